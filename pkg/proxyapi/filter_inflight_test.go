@@ -103,6 +103,7 @@ func TestRefusalsNameTheLimit(t *testing.T) {
 	}{
 		"of a user":    {scope.NewLimiter("requests", 2, 10).RaisedBy(scope.ByValues("requests")), []string{"jane", "jane"}, "jane", `user "jane" has as many requests open as one user may have, 2: end some, or try again; an administrator of the hub raises the limit with the chart's value proxyAPI.limits.requestsPerUser`},
 		"of a cluster": {scope.NewLimiter("streams", 10, 2).RaisedBy(scope.ByValues("streams")), []string{"jane", "ann"}, "eve", `cluster "c" has as many streams open as one cluster may have, 2: try again; an administrator of the hub raises the limit with the chart's value proxyAPI.limits.streamsPerCluster`},
+		"of both":      {scope.NewLimiter("streams", 10, 10).WithPerPair(2).RaisedBy(scope.ByValues("streams")), []string{"jane", "ann", "jane"}, "jane", `user "jane" has at cluster "c" as many streams open as one user at one cluster may have, 2: end some, or try again; an administrator of the hub raises the limit with the chart's value proxyAPI.limits.streamsPerUserAndCluster`},
 		"of all":       {views, []string{"jane", "ann"}, "eve", "all users together have as many requests for fleet views open as they may have, 2: try again; an administrator of the hub raises the limit with --all"},
 		"of bytes":     {scope.NewLimiter(scope.UnreadBytes, 2, 10), []string{"jane", "jane"}, "jane", `user "jane" has as many unread bytes of bodies open as one user may have, 2: end some, or try again`},
 	} {
@@ -117,4 +118,42 @@ func TestRefusalsNameTheLimit(t *testing.T) {
 			t.Errorf("%s: %v, want 429 %q", name, err, test.want)
 		}
 	}
+}
+
+// TestADeadClusterCostsItself has cluster1 answer nothing, and Argo CD ask it again and again: its
+// requests and watches for cluster2 go on.
+func TestADeadClusterCostsItself(t *testing.T) {
+	w := start(t, func(o *Options) {
+		o.RequestsPerUser, o.RequestsPerPair, o.StreamsPerUser, o.StreamsPerPair = 4, 2, 4, 2
+	})
+	w.api.User("argocd", "argocd")
+	w.api.Allow("argocd * clusters/proxy *")
+	arrived, release := make(chan struct{}, 10), make(chan struct{})
+	holding := map[string]chan struct{}{"": make(chan struct{}, 2), "watch=1": make(chan struct{}, 2)}
+	w.agent("cluster1", http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		select {
+		case holding[r.URL.RawQuery] <- struct{}{}:
+			arrived <- struct{}{}
+			<-release
+		default: // it should not have come
+		}
+	}), "cluster1")
+	w.agent("cluster2", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), "cluster2")
+	client := w.client()
+	header := http.Header{"Authorization": {"Bearer argocd"}}
+	var waiting sync.WaitGroup
+	for _, path := range []string{"/api/v1/pods", "/api/v1/pods?watch=1"} {
+		for range 2 {
+			waiting.Go(func() { get(t, client, w.url+"/cluster1"+path, header) })
+			<-arrived
+		}
+		if resp, body := get(t, client, w.url+"/cluster1"+path, header); resp.StatusCode != http.StatusTooManyRequests || !strings.Contains(body, `at cluster \"cluster1\"`) {
+			t.Errorf("the third %s of the dead cluster: %d %s, want 429 that names the cluster", path, resp.StatusCode, body)
+		}
+		if resp, body := get(t, client, w.url+"/cluster2"+path, header); resp.StatusCode != http.StatusOK {
+			t.Errorf("%s of the other cluster: %d %s, want 200", path, resp.StatusCode, body)
+		}
+	}
+	close(release)
+	waiting.Wait()
 }

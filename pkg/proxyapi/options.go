@@ -61,6 +61,8 @@ type Options struct {
 	// How many requests, and how many streams (watches, logs, exec, Services),
 	// are served at a time; 0 means as many as come.
 	RequestsPerUser, RequestsPerCluster, StreamsPerUser, StreamsPerCluster int
+	// How many of them are of one user at one cluster; 0 means as many as come.
+	RequestsPerPair, StreamsPerPair int
 	// How many requests for fleet views are served at a time, watches included, of all
 	// users and of one; 0 means as many as come.
 	ViewRequests, ViewRequestsPerUser int
@@ -101,8 +103,8 @@ func NewOptions() *Options {
 		PeerPort:        identity.ProxyAPIPeerPort,
 		Namespace:       os.Getenv("POD_NAMESPACE"),
 		ExposedServices: "cluster-proxy-exposed-services",
-		RequestsPerUser: 400, RequestsPerCluster: 1000,
-		StreamsPerUser: 2000, StreamsPerCluster: 8000,
+		RequestsPerUser: 400, RequestsPerCluster: 1000, RequestsPerPair: 100,
+		StreamsPerUser: 6000, StreamsPerCluster: 8000, StreamsPerPair: 1000,
 		ViewRequests: 200, ViewRequestsPerUser: 20,
 		Recording:               session.NewRecordingOptions(),
 		Audit:                   options.NewAuditOptions(),
@@ -142,8 +144,10 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.RevalidateStreams, "revalidate-streams", o.RevalidateStreams, "how often the hub is asked again whether watches, logs, exec, attach, port-forward and other streams that are open would still be allowed; those that would not be are ended; 0 means never; streams of one caller to one cluster with one verb cost one question")
 	fs.IntVar(&o.RequestsPerUser, "max-requests-per-user", o.RequestsPerUser, "how many requests of one user are served at a time; 0 means as many as come")
 	fs.IntVar(&o.RequestsPerCluster, "max-requests-per-cluster", o.RequestsPerCluster, "how many requests to one cluster are served at a time; 0 means as many as come")
+	fs.IntVar(&o.RequestsPerPair, "max-requests-per-user-and-cluster", o.RequestsPerPair, "how many requests of one user to one cluster are served at a time, so that a slow cluster does not take what the user has for others; 0 means as many as come")
 	fs.IntVar(&o.StreamsPerUser, "max-streams-per-user", o.StreamsPerUser, "how many watches, logs, exec, attach, port-forward and connections to Services one user may have open; 0 means as many as come")
 	fs.IntVar(&o.StreamsPerCluster, "max-streams-per-cluster", o.StreamsPerCluster, "how many of them may be open to one cluster; 0 means as many as come")
+	fs.IntVar(&o.StreamsPerPair, "max-streams-per-user-and-cluster", o.StreamsPerPair, "how many of them one user may have open to one cluster; 0 means as many as come")
 	fs.IntVar(&o.ViewRequests, "max-view-requests", o.ViewRequests, "how many requests for fleet views are served at a time; one asks many clusters, and counts once; watches of views count as other watches do; 0 means as many as come")
 	fs.IntVar(&o.ViewRequestsPerUser, "max-view-requests-per-user", o.ViewRequestsPerUser, "how many of them one user may have; 0 means as many as come")
 	fs.BoolVar(&o.KarmadaAPI, "karmada-api", o.KarmadaAPI, "serve Karmada's API too: clusters/<name>/proxy of cluster.karmada.io, and ResourceRegistries and proxying/karmada/proxy of search.karmada.io")
@@ -177,6 +181,7 @@ func (o *Options) Validate() error {
 	}
 	flags.AtLeast(&errs, []flags.Check[int]{
 		{Flag: "max-requests-per-user", Value: o.RequestsPerUser}, {Flag: "max-requests-per-cluster", Value: o.RequestsPerCluster},
+		{Flag: "max-requests-per-user-and-cluster", Value: o.RequestsPerPair}, {Flag: "max-streams-per-user-and-cluster", Value: o.StreamsPerPair},
 		{Flag: "max-view-requests", Value: o.ViewRequests}, {Flag: "max-view-requests-per-user", Value: o.ViewRequestsPerUser},
 		{Flag: "max-streams-per-user", Value: o.StreamsPerUser}, {Flag: "max-streams-per-cluster", Value: o.StreamsPerCluster},
 	}...)

@@ -94,7 +94,8 @@ func New(o *Options) (*Server, error) {
 			// k8s.io/apiserver's own are of the process too.
 			Gatherer: prometheus.Gatherers{registry, legacyregistry.DefaultGatherer}}),
 		latencies: relay.NewLatencies(), positions: new(position.Store),
-		uploads: scope.NewLimiter(scope.UnreadBytes, scope.UnreadPerUser, scope.UnreadPerCluster), answers: scope.NewLimiter(scope.UnreadBytes, scope.UnreadPerUser, scope.UnreadPerCluster),
+		uploads: scope.NewLimiter(scope.UnreadBytes, scope.UnreadPerUser, scope.UnreadPerCluster).WithPerPair(scope.UnreadPerPair),
+		answers: scope.NewLimiter(scope.UnreadBytes, scope.UnreadPerUser, scope.UnreadPerCluster).WithPerPair(scope.UnreadPerPair),
 	}
 	s.newFleetHandler = func(draining <-chan struct{}) view.FleetHandler {
 		return fleetview.New(fleetview.Options{Draining: draining, Positions: s.positions})
@@ -188,8 +189,8 @@ func (s *Server) newHandler(p *parts, draining context.Context) (*handler, error
 	f := &filter.Filters{
 		Clusters: p.clusters, Views: p.views, Authenticator: p.authenticator, Authorizer: p.authorizer, Services: p.services, Karmada: p.karmada, Metrics: s.metrics, Sessions: s.sessions,
 		AllowAnonymous: o.AllowAnonymous, Via: s.via, Memory: s.memory,
-		Requests: scope.NewLimiter("requests", o.RequestsPerUser, o.RequestsPerCluster).RaisedBy(scope.ByValues("requests")),
-		Streams:  scope.NewLimiter("streams", o.StreamsPerUser, o.StreamsPerCluster).RaisedBy(scope.ByValues("streams")),
+		Requests: scope.NewLimiter("requests", o.RequestsPerUser, o.RequestsPerCluster).WithPerPair(o.RequestsPerPair).RaisedBy(scope.ByValues("requests")),
+		Streams:  scope.NewLimiter("streams", o.StreamsPerUser, o.StreamsPerCluster).WithPerPair(o.StreamsPerPair).RaisedBy(scope.ByValues("streams")),
 		ViewRequests: &scope.Limiter{What: "requests for fleet views", All: o.ViewRequests, PerUser: o.ViewRequestsPerUser, InFlight: map[string]int{},
 			Raises: scope.Raises{All: "--max-view-requests (the chart's value extraArgs.proxyAPI)", PerUser: "--max-view-requests-per-user (the chart's value extraArgs.proxyAPI)"}},
 		Uploads: s.uploads,

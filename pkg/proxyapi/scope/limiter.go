@@ -6,20 +6,23 @@ import (
 	"sync"
 )
 
-// Bodies that one user, and one cluster, may have unread in this process, in each
-// direction. HTTP/2 takes up to a httprelay.Window of a body before it is read.
+// Bodies that one user, one cluster, and one user at one cluster may have unread in this
+// process, in each direction. HTTP/2 takes up to a httprelay.Window of a body before it is read.
 const (
 	UnreadPerUser    = 128 << 20
 	UnreadPerCluster = 512 << 20
+	UnreadPerPair    = 64 << 20
 )
 
-// Limiter bounds how many requests are served at a time, by user and by
-// cluster, so that neither takes all from the others. Requests without a natural
+// Limiter bounds how many requests are served at a time, by user, by cluster, and by both, so
+// that neither takes all from the others: a cluster that is slow costs a user of many clusters
+// what one cluster may have of the user, and no more. Requests without a natural
 // end are counted apart, and so are the bytes of what may be unread.
 type Limiter struct {
-	// All is the limit of all users together. 0 is none, in each of the three.
-	All, PerUser, perCluster int
-	What                     string
+	// All is the limit of all users together, and PerPair that of one user at one cluster. 0 is
+	// none, in each of the four.
+	All, PerUser, perCluster, PerPair int
+	What                              string
 	// Raises are what raises the limits; empty if nothing does.
 	Raises Raises
 
@@ -28,12 +31,12 @@ type Limiter struct {
 }
 
 // Raises name the flag or the chart's value of each limit.
-type Raises struct{ All, PerUser, perCluster string }
+type Raises struct{ All, PerUser, perCluster, perPair string }
 
 // ByValues are the chart's values of the limits of a kind of request.
 func ByValues(kind string) Raises {
 	const value = "the chart's value proxyAPI.limits."
-	return Raises{PerUser: value + kind + "PerUser", perCluster: value + kind + "PerCluster"}
+	return Raises{PerUser: value + kind + "PerUser", perCluster: value + kind + "PerCluster", perPair: value + kind + "PerUserAndCluster"}
 }
 
 // UnreadBytes is what a limiter counts that is not one of requests.
@@ -42,6 +45,12 @@ const UnreadBytes = "unread bytes of bodies"
 // NewLimiter returns a limiter of what is called so in refusals.
 func NewLimiter(what string, perUser, perCluster int) *Limiter {
 	return &Limiter{What: what, PerUser: perUser, perCluster: perCluster, InFlight: map[string]int{}}
+}
+
+// WithPerPair limits one user at one cluster.
+func (l *Limiter) WithPerPair(n int) *Limiter {
+	l.PerPair = n
+	return l
 }
 
 func (l *Limiter) RaisedBy(what Raises) *Limiter {
@@ -56,6 +65,7 @@ func (l *Limiter) Acquire(user, cluster string, n int) (release func(), err erro
 	defer l.Mu.Unlock()
 	// Names have no NUL, so they never meet.
 	a, u := "all", "user\x00"+user
+	pair := u + "\x00" + cluster
 	if l.PerUser > 0 && l.InFlight[u]+n > l.PerUser {
 		return nil, Refusal(http.StatusTooManyRequests, l.says(fmt.Sprintf("user %q has", user), "one user", l.PerUser, "end some, or try again", l.Raises.PerUser))
 	}
@@ -65,7 +75,10 @@ func (l *Limiter) Acquire(user, cluster string, n int) (release func(), err erro
 	if err := l.fits(cluster, n); err != nil {
 		return nil, err
 	}
-	return l.hold(n, a, u, OfCluster(cluster)), nil
+	if cluster != "" && l.PerPair > 0 && l.InFlight[pair]+n > l.PerPair {
+		return nil, Refusal(http.StatusTooManyRequests, l.says(fmt.Sprintf("user %q has at cluster %q", user, cluster), "one user at one cluster", l.PerPair, "end some, or try again", l.Raises.perPair))
+	}
+	return l.hold(n, a, u, OfCluster(cluster), pair), nil
 }
 
 // AcquireCluster is acquire for what counts for its user elsewhere.
