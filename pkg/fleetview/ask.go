@@ -42,6 +42,9 @@ type memberRequest struct {
 	query   url.Values
 	accept  string
 	timeout time.Duration
+	// body is that of a review, which is a POST.
+	body        []byte
+	contentType string
 }
 
 // ask sends a request to one member. Its answer must begin within the request's timeout,
@@ -58,7 +61,7 @@ func (q memberRequest) ask(ctx context.Context, m fleet.Member) memberResponse {
 	}
 	end := time.AfterFunc(maxTime, func() { cancel(errEndless) })
 	response.Body = &timedBody{ReadCloser: response.Body, timeout: q.timeout, ctx: ctx, cancel: cancel, end: end}
-	if response.StatusCode != http.StatusOK {
+	if response.StatusCode != http.StatusOK && (q.body == nil || response.StatusCode != http.StatusCreated) {
 		defer response.Body.Close()
 		return memberResponse{member: m, failure: fault.Read(m.Name(), response)}
 	}
@@ -67,9 +70,12 @@ func (q memberRequest) ask(ctx context.Context, m fleet.Member) memberResponse {
 
 // send sends the request.
 func (q memberRequest) send(ctx context.Context, m fleet.Member) (*http.Response, error) {
-	r, err := http.NewRequestWithContext(ctx, q.method, q.path, nil)
+	r, err := http.NewRequestWithContext(ctx, q.method, q.path, bytes.NewReader(q.body)) // without a body that is http.NoBody
 	if err != nil {
 		return nil, err
+	}
+	if q.contentType != "" {
+		r.Header.Set("Content-Type", q.contentType)
 	}
 	r.URL.RawQuery = q.query.Encode()
 	r.Header.Set("Accept", q.accept)

@@ -71,6 +71,7 @@
 //	watch.go      watches, for package watch
 //	get.go        one object
 //	write.go      writes to one cluster, and which requests are writes
+//	review.go     reviews, and how the view is, of all members
 //	list.go       lists, page by page
 //	gather.go     members' lists as they begin, and read ahead
 //	page.go       the answer to a list

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"mime"
 	"net/http"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -65,9 +66,12 @@ func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, view fleet.View)
 		h.discovery.Serve(w, r, view, members)
 		return
 	}
-	if view.Single {
+	switch {
+	case view.Single:
 		err = single(w, r, &view, members)
-	} else {
+	case slices.Contains(healthPaths, r.URL.Path):
+		err = health(w, r, &view, members)
+	default:
 		err = h.serve(w, r, &view, members)
 	}
 	if err != nil {
@@ -101,6 +105,9 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, view *fleet.View
 	case "get":
 		return h.get(w, r, q)
 	case "create", "update", "patch", "delete", "deletecollection":
+		if q.isReview() {
+			return h.review(w, r, q)
+		}
 		return h.write(w, r, q)
 	}
 	w.Header().Set("Allow", "GET, HEAD, POST, PUT, PATCH, DELETE")

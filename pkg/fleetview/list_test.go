@@ -74,7 +74,7 @@ func TestListOfNothing(t *testing.T) {
 		"no clusters":        {testView(), shop, 403, "no cluster that you may reach: bind a role such as ClusterRole cluster-proxy-user on the hub"},
 		"no such cluster":    {testView(a), shop + "?fieldSelector=metadata.cluster%3Dc", 404, `no cluster "c" that you may reach; it has: a`},
 		"no resource":        {testView(a), "/api/v1/nonsense", 404, "could not find the requested resource"},
-		"no path of objects": {testView(a), "/healthz", 404, "ask one cluster"},
+		"no path of objects": {testView(a), "/metrics", 404, "ask one cluster"},
 		"former watch":       {testView(a), "//api/v1/watch/pods", 404, "ask one cluster"},
 		"former proxy":       {testView(a), "/api/v1/proxy/namespaces/shop/pods/web-1@a", 404, "ask one cluster"},
 		"bad field selector": {testView(a), shop + "?fieldSelector=a%3Db%3Dc", 400, "field selector"},

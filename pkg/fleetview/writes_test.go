@@ -55,7 +55,7 @@ func TestManyWritesByHabit(t *testing.T) {
 func TestBareNames(t *testing.T) {
 	socket := []string{"Connection", "Upgrade", "Upgrade", "websocket"}
 	annotated := `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"%s","annotations":{"` + fleet.AnnotationCluster + `":"b"}}}`
-	const pod, review = `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"new"}}`, "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+	const pod = `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"new"}}`
 	for name, test := range map[string]struct {
 		method, url, body string
 		header            []string
@@ -87,15 +87,14 @@ func TestBareNames(t *testing.T) {
 		"an upgrade of the object": {method: "GET", url: shop + "/one", header: socket, named: "409 as one@a", any: "a"},
 		"log, written":             {method: "POST", url: shop + "/one/log", named: "409 as one@a", any: "a"},
 		"a hidden proxy":           {method: "GET", url: shop + "/one%2Fproxy/x", named: "400 slash", any: "400 slash"},
-		"no resource, written":     {method: "POST", url: "/healthz", named: "404 ask one cluster", any: "404 ask one cluster"},
+		"no resource, written":     {method: "POST", url: "/metrics", named: "404 ask one cluster", any: "404 ask one cluster"},
 		"an empty segment":         {method: "GET", url: shop + "//one", named: "400 empty segment", any: "400 empty segment", none: "400 empty segment", single: "400 empty segment"},
-		"no resource":              {method: "GET", url: "/healthz", named: "404 ask one cluster", any: "404 ask one cluster", none: "404 ask one cluster", single: "a"},
+		"no resource":              {method: "GET", url: "/metrics", named: "404 ask one cluster", any: "404 ask one cluster", none: "404 ask one cluster", single: "a"},
 		"log":                      {method: "GET", url: shop + "/one/log", named: "a", any: "a", none: "a", single: "a"},
 		"log by WebSocket":         {method: "GET", url: shop + "/one/log", header: socket, named: "a", any: "a", none: "a", single: "a"},
 		"get":                      {method: "GET", url: shop + "/one", named: "200", any: "200", none: "200", single: "a"},
 		"list":                     {method: "GET", url: shop, named: "200", any: "200", none: "200", single: "a"},
 		"watch by WebSocket":       {method: "GET", url: shop + "?watch=1&timeoutSeconds=1", header: socket, named: "200", any: "200", none: "200", single: "a"},
-		"review":                   {method: "POST", url: review, body: `{}`, named: "405 NAME@CLUSTER", any: "405 NAME@CLUSTER", none: "405 NAME@CLUSTER", single: "a"},
 	} {
 		const refused = "405 only reads (its spec.writes is None)"
 		for writes, want := range map[fleet.Writes]string{fleet.WritesNamed: test.named, fleet.WritesAny: test.any, fleet.WritesNone: cmp.Or(test.none, refused)} {

@@ -27,6 +27,8 @@ var bounded = map[string]string{
 	"pkg/fleetview/fleet/memory.go Read":                    "an Allowance bounds it",
 	"pkg/fleetview/discovery/fetch.go parseVersion":         "the answer has no more than maxVersion",
 	"pkg/fleetview/discovery/fetch.go unzip":                "what is unzipped is read through an allowance, or by package fault",
+	"pkg/fleetview/review.go chooseByReview":                "review reads no more than maxReview",
+	"pkg/fleetview/review.go readReviews":                   "the function refuses what has more than maxReviewed",
 	"pkg/fleetview/merge/jsonpatch.go AppendJSONPatch":      ofCounted,
 	"pkg/fleetview/merge/jsonpatch.go restoreValue":         ofBody,
 	"pkg/fleetview/merge/jsonpatch.go testOurs":             ofBody,

@@ -1,0 +1,246 @@
+package fleetview
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fleet"
+)
+
+// maxReview bounds a review, and maxReviewed the answer of a member. They are decoded, which takes
+// several times as much.
+const (
+	maxReview   = 64 << 10
+	maxReviewed = 1 << 20
+)
+
+// isReview reports whether a request asks clusters something by making an object that is not
+// stored, and names none of them.
+func (q *request) isReview() bool {
+	return q.info.Verb == "create" && q.collection() && q.info.Subresource == "" && slices.Contains(reviews, q.info.APIGroup) && !q.chosen()
+}
+
+// review asks all members, and answers for the view: what one cluster allows is allowed in the
+// view, and the reason says where.
+func (h *Handler) review(w http.ResponseWriter, r *http.Request, q *request) error {
+	if q.info.Resource == "tokenreviews" {
+		return fault.Refuse(http.StatusMethodNotAllowed, "each cluster of a view has tokens of its own: make the TokenReview on one cluster")
+	}
+	accepted, err := forms(r)
+	if err != nil {
+		return err
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxReview))
+	if err != nil {
+		return fault.Refuse(http.StatusRequestEntityTooLarge, fmt.Sprintf("reading the review, which may have %d bytes: %v", maxReview, err))
+	}
+	body, err = q.chooseByReview(r.Header.Get("Content-Type"), body)
+	if err != nil {
+		return err
+	}
+	if len(q.members) == 0 {
+		return q.noCluster()
+	}
+	ask := memberRequest{method: http.MethodPost, path: q.path.String(), query: q.query, accept: fleet.JSONType, timeout: q.view.Timeout,
+		body: body, contentType: r.Header.Get("Content-Type")}
+	answers, failures := h.readReviews(ask.askAll(r.Context(), q.members), q)
+	if len(answers) == 0 {
+		return noneAnswered(failures, nil)
+	}
+	merged, err := json.Marshal(mergeReviews(answers, failures))
+	if err == nil && accepted[0].contentType == yamlType {
+		merged, err = yaml.JSONToYAML(merged)
+	}
+	if err != nil {
+		return fault.Refuse(http.StatusBadGateway, fmt.Sprintf("writing the review: %v", err))
+	}
+	w.Header().Set("Content-Type", fleet.JSONType)
+	if accepted[0].contentType == yamlType {
+		w.Header().Set("Content-Type", yamlType)
+	}
+	w.Header().Set("Cache-Control", "no-cache, private")
+	w.WriteHeader(http.StatusCreated)
+	_, _ = w.Write(merged) // an error is the client's: it has gone
+	return nil
+}
+
+// chooseByReview takes the cluster off NAMESPACE@CLUSTER and NAME@CLUSTER of a review in JSON, and
+// asks that cluster alone.
+func (q *request) chooseByReview(contentType string, body []byte) ([]byte, error) {
+	if media, _, err := mime.ParseMediaType(contentType); contentType != "" && (err != nil || media != fleet.JSONType) {
+		return body, nil
+	}
+	var review map[string]any
+	if json.Unmarshal(body, &review) != nil {
+		return body, nil // the clusters say what is wrong
+	}
+	spec, _ := review["spec"].(map[string]any)
+	attributes, _ := spec["resourceAttributes"].(map[string]any)
+	for _, where := range []struct {
+		in  map[string]any
+		key string
+	}{{attributes, "namespace"}, {attributes, "name"}, {spec, "namespace"}} {
+		text, _ := where.in[where.key].(string)
+		plain, cluster, ok := cutLast(text)
+		if !ok || where.key == "name" && !slices.Contains(q.everyone, cluster) {
+			continue
+		}
+		where.in[where.key] = plain
+		q.terms = append(q.terms, clusterTerm{[]string{cluster}, true})
+		q.members = q.narrow(q.members)
+	}
+	return json.Marshal(review)
+}
+
+// reviewed is a review as a cluster answered it.
+type reviewed struct {
+	cluster string
+	object  map[string]any
+	status  map[string]any
+}
+
+// readReviews reads the answers of members.
+func (h *Handler) readReviews(answers []memberResponse, q *request) (all []reviewed, failures []*fault.Fault) {
+	held := h.held.Begin(q.view.User)
+	defer held.Forget()
+	for _, a := range answers {
+		if a.failure != nil {
+			failures = append(failures, a.failure)
+			continue
+		}
+		content, failed := readObject(a, held)
+		one := reviewed{cluster: a.member.Name()}
+		if failed == nil && len(content) <= maxReviewed && json.Unmarshal(content, &one.object) == nil {
+			one.status, _ = one.object["status"].(map[string]any)
+		}
+		if failed == nil && one.status == nil {
+			failed = fault.Of(a.member.Name(), errors.New("its answer is no review"))
+		}
+		if failed != nil {
+			failures = append(failures, failed)
+			continue
+		}
+		all = append(all, one)
+	}
+	return all, failures
+}
+
+// mergeReviews makes one answer of several. It changes the first one.
+func mergeReviews(answers []reviewed, failures []*fault.Fault) map[string]any {
+	merged := answers[0]
+	silent := clustersOf(failures)
+	switch _, isAccess := merged.status["allowed"]; {
+	case isAccess:
+		merged.object["status"] = mergeAccess(answers, silent)
+	case merged.status["resourceRules"] != nil || merged.status["nonResourceRules"] != nil:
+		merged.object["status"] = mergeRules(answers, silent)
+	}
+	return merged.object // who the user is, each cluster says in the same words
+}
+
+// mergeAccess is allowed where one cluster allows it, and says where.
+func mergeAccess(answers []reviewed, silent []string) map[string]any {
+	var allowing, refusing, reasons []string
+	for _, a := range answers {
+		if allowed, _ := a.status["allowed"].(bool); allowed {
+			allowing = append(allowing, a.cluster)
+			continue
+		}
+		refusing = append(refusing, a.cluster)
+		if reason, _ := a.status["reason"].(string); reason != "" && len(reasons) < fault.MaxNamed {
+			reasons = append(reasons, a.cluster+": "+reason)
+		}
+	}
+	status := map[string]any{"allowed": len(allowing) > 0}
+	var parts []string
+	if len(allowing) > 0 {
+		parts = append(parts, "allowed on "+fleet.SomeOf(allowing))
+	}
+	if len(refusing) > 0 {
+		parts = append(parts, "not allowed on "+fleet.SomeOf(refusing))
+	}
+	if len(allowing) == 0 {
+		parts = append(parts, reasons...)
+	}
+	if len(silent) > 0 {
+		status["evaluationError"] = fleet.SomeOf(silent) + " did not answer"
+	}
+	status["reason"] = strings.Join(parts, "; ")
+	return status
+}
+
+// mergeRules has the rules of all clusters.
+func mergeRules(answers []reviewed, silent []string) map[string]any {
+	status := map[string]any{"incomplete": len(silent) > 0}
+	for _, key := range []string{"resourceRules", "nonResourceRules"} {
+		seen, rules := map[string]bool{}, []any{}
+		for _, a := range answers {
+			list, _ := a.status[key].([]any)
+			for _, rule := range list {
+				if text, err := json.Marshal(rule); err == nil && !seen[string(text)] {
+					seen[string(text)] = true
+					rules = append(rules, rule)
+				}
+			}
+		}
+		status[key] = rules
+	}
+	var problems []string
+	for _, a := range answers {
+		if incomplete, _ := a.status["incomplete"].(bool); incomplete {
+			status["incomplete"] = true
+		}
+		if problem, _ := a.status["evaluationError"].(string); problem != "" && len(problems) < fault.MaxNamed {
+			problems = append(problems, a.cluster+": "+problem)
+		}
+	}
+	if len(silent) > 0 {
+		problems = append(problems, fleet.SomeOf(silent)+" did not answer")
+	}
+	if len(problems) > 0 {
+		status["evaluationError"] = strings.Join(problems, "; ")
+	}
+	return status
+}
+
+// healthPaths are where API servers say how they are.
+var healthPaths = []string{"/healthz", "/livez", "/readyz"}
+
+// health answers for a view that it is well if one of its members is.
+func health(w http.ResponseWriter, r *http.Request, view *fleet.View, members []fleet.Member) error {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		w.Header().Set("Allow", "GET, HEAD")
+		return fault.Refuse(http.StatusMethodNotAllowed, fmt.Sprintf("the path %s can only be read", r.URL.Path))
+	}
+	if len(members) == 0 {
+		return (&request{view: view}).noCluster()
+	}
+	ask := memberRequest{method: http.MethodGet, path: r.URL.Path, query: url.Values{}, accept: "*/*", timeout: view.Timeout}
+	var failures []*fault.Fault
+	ok := false
+	for _, a := range ask.askAll(r.Context(), members) {
+		if a.failure != nil {
+			failures = append(failures, a.failure)
+			continue
+		}
+		_ = a.response.Body.Close()
+		ok = true
+	}
+	if !ok {
+		return noneAnswered(failures, nil)
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-cache, private")
+	_, _ = io.WriteString(w, "ok")
+	return nil
+}

@@ -1,0 +1,121 @@
+package fleetview
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fleet"
+)
+
+// reviewing is a cluster that answers each review with a status, and is well if code is 200.
+func reviewing(name, status string, code int) *cluster {
+	return newCluster(name).failing(func(w http.ResponseWriter, r *http.Request) bool {
+		switch {
+		case code != http.StatusOK:
+			w.WriteHeader(code)
+		case r.Method == http.MethodPost:
+			w.Header().Set("Content-Type", fleet.JSONType)
+			w.WriteHeader(http.StatusCreated)
+			fmt.Fprintf(w, `{"kind": "Review", "apiVersion": "v1", "status": %s}`, status)
+		default:
+			fmt.Fprint(w, "ok")
+		}
+		return true
+	})
+}
+
+// TestReviewsOfAView asks a view who its user is and what they may do, as kubectl auth, k9s and
+// Headlamp do.
+func TestReviewsOfAView(t *testing.T) {
+	const access = "/apis/authorization.k8s.io/v1/"
+	for name, test := range map[string]struct {
+		path, body string
+		clusters   []*cluster
+		code       int
+		want       string // the status, or a part of the refusal
+		asked      []string
+	}{
+		"one allows": {access + "selfsubjectaccessreviews", `{"spec": {"resourceAttributes": {"verb": "list", "resource": "pods"}}}`,
+			[]*cluster{reviewing("a", `{"allowed": false, "reason": "no rule"}`, 200), reviewing("b", `{"allowed": true, "reason": "RBAC"}`, 200)},
+			201, `{"allowed": true, "reason": "allowed on b; not allowed on a"}`, []string{"a", "b"}},
+		"none allows": {access + "subjectaccessreviews", "{}",
+			[]*cluster{reviewing("a", `{"allowed": false, "reason": "no rule"}`, 200), reviewing("b", `{"allowed": false}`, 200)},
+			201, `{"allowed": false, "reason": "not allowed on a, b; a: no rule"}`, []string{"a", "b"}},
+		"one is away": {access + "namespaces/shop/localsubjectaccessreviews", "{}",
+			[]*cluster{reviewing("a", `{"allowed": true}`, 200), reviewing("b", "", 503)},
+			201, `{"allowed": true, "reason": "allowed on a", "evaluationError": "b did not answer"}`, []string{"a", "b"}},
+		"a namespace of one": {access + "selfsubjectaccessreviews", `{"spec": {"resourceAttributes": {"namespace": "shop@b", "name": "web@b"}}}`,
+			[]*cluster{reviewing("a", `{"allowed": true}`, 200), reviewing("b", `{"allowed": false}`, 200)},
+			201, `{"allowed": false, "reason": "not allowed on b"}`, []string{"b"}},
+		"a namespace of none": {access + "selfsubjectaccessreviews", `{"spec": {"resourceAttributes": {"namespace": "shop@nope"}}}`,
+			[]*cluster{reviewing("a", `{"allowed": true}`, 200), reviewing("b", `{"allowed": true}`, 200)}, 404, "it has: a, b", nil},
+		"rules": {access + "selfsubjectrulesreviews", `{"spec": {"namespace": "shop"}}`,
+			[]*cluster{reviewing("a", `{"resourceRules": [{"verbs": ["get"]}], "nonResourceRules": [{"verbs": ["*"]}], "incomplete": false}`, 200),
+				reviewing("b", `{"resourceRules": [{"verbs": ["get"]}, {"verbs": ["list"]}], "nonResourceRules": [], "incomplete": true, "evaluationError": "webhook"}`, 200)},
+			201, `{"resourceRules": [{"verbs": ["get"]}, {"verbs": ["list"]}], "nonResourceRules": [{"verbs": ["*"]}], "incomplete": true, "evaluationError": "b: webhook"}`, []string{"a", "b"}},
+		"who am I": {"/apis/authentication.k8s.io/v1/selfsubjectreviews", "{}",
+			[]*cluster{reviewing("a", `{"userInfo": {"username": "jane"}}`, 200), reviewing("b", `{"userInfo": {"username": "jane"}}`, 200)},
+			201, `{"userInfo": {"username": "jane"}}`, []string{"a", "b"}},
+		"a token": {"/apis/authentication.k8s.io/v1/tokenreviews", `{"spec": {"token": "x"}}`,
+			[]*cluster{reviewing("a", "{}", 200), reviewing("b", "{}", 200)}, 405, "make the TokenReview on one cluster", nil},
+		"all are away": {access + "selfsubjectaccessreviews", "{}", []*cluster{reviewing("a", "", 503), reviewing("b", "", 503)}, 503, "", []string{"a", "b"}},
+		"too large": {access + "selfsubjectaccessreviews", `{"spec": {"resourceAttributes": {"name": "` + strings.Repeat("x", maxReview) + `"}}}`,
+			[]*cluster{reviewing("a", `{"allowed": true}`, 200), reviewing("b", `{"allowed": true}`, 200)}, 413, "65536", nil},
+		"an answer that is too large": {access + "selfsubjectaccessreviews", "{}",
+			[]*cluster{reviewing("a", `{"allowed": true, "reason": "`+strings.Repeat("x", maxReviewed)+`"}`, 200), reviewing("b", `{"allowed": false}`, 200)},
+			201, `{"allowed": false, "reason": "not allowed on b", "evaluationError": "a did not answer"}`, []string{"a", "b"}},
+		"no reviews": {access + "selfsubjectaccessreviews", "{}", []*cluster{reviewing("a", "7", 200), reviewing("b", "[]", 200)}, 503, "no review", []string{"a", "b"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			view := testView(test.clusters[0], test.clusters[1])
+			view.Writes = fleet.WritesNone // a review changes nothing
+			got := New(Options{}).request(t, view, http.MethodPost, test.path, test.body, "Content-Type", fleet.JSONType)
+			if got.code != test.code {
+				t.Fatalf("got %d %s, want %d", got.code, got.body, test.code)
+			}
+			if test.code == http.StatusCreated {
+				var answer, want map[string]any
+				if err := json.Unmarshal([]byte(test.want), &want); err != nil {
+					t.Fatal(err)
+				}
+				if err := json.Unmarshal([]byte(got.body), &answer); err != nil {
+					t.Fatal(err)
+				}
+				if diff := cmp.Diff(any(want), answer["status"]); diff != "" {
+					t.Errorf("the status (-want +got):\n%s", diff)
+				}
+			} else if !strings.Contains(got.body, test.want) {
+				t.Errorf("got %s, want %q in it", got.body, test.want)
+			}
+			var asked []string
+			for _, c := range test.clusters {
+				for _, r := range c.asked() {
+					asked = append(asked, c.name)
+					if strings.Contains(r.body, "@") {
+						t.Errorf("%s is asked %s, want its own names", c.name, r.body)
+					}
+				}
+			}
+			if diff := cmp.Diff(test.asked, asked); diff != "" {
+				t.Errorf("asked (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestHealthOfAView asks how a view is, as Headlamp and Lens do.
+func TestHealthOfAView(t *testing.T) {
+	for _, path := range []string{"/healthz", "/livez", "/readyz"} {
+		for _, test := range []struct{ a, b, want int }{{200, 200, 200}, {503, 200, 200}, {503, 503, 503}} {
+			got := New(Options{}).request(t, testView(reviewing("a", "", test.a), reviewing("b", "", test.b)), http.MethodGet, path, "")
+			if got.code != test.want || test.want == http.StatusOK && got.body != "ok" {
+				t.Errorf("%s of clusters that answer %d and %d: %d %q, want %d", path, test.a, test.b, got.code, got.body, test.want)
+			}
+		}
+	}
+}
