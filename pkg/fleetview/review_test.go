@@ -119,3 +119,24 @@ func TestHealthOfAView(t *testing.T) {
 		}
 	}
 }
+
+// TestBodiesThatNoClusterReads has bodies that say no cluster because they say nothing: the code is
+// a kube-apiserver's.
+func TestBodiesThatNoClusterReads(t *testing.T) {
+	for name, test := range map[string]struct {
+		method, url, contentType, body string
+		want                           int
+	}{
+		"broken JSON":       {http.MethodPost, shop, fleet.JSONType, `{"kind": "Pod",`, 400},
+		"text":              {http.MethodPost, shop, "text/plain", "hello", 415},
+		"a form":            {http.MethodPost, shop, "application/x-www-form-urlencoded", "a=b", 415},
+		"a broken patch":    {http.MethodPatch, shop + "/web", "application/merge-patch+json", "{", 400},
+		"a patch of a kind": {http.MethodPatch, shop + "/web", "application/diff", "{}", 415},
+		"no cluster":        {http.MethodPost, shop, fleet.JSONType, `{"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "web"}}`, 405},
+	} {
+		got := New(Options{}).request(t, testView(newCluster("a"), newCluster("b")), test.method, test.url, test.body, "Content-Type", test.contentType)
+		if got.code != test.want {
+			t.Errorf("%s: got %d %s, want %d", name, got.code, got.body, test.want)
+		}
+	}
+}

@@ -3,6 +3,7 @@ package fleetview
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -50,6 +51,9 @@ func (h *Handler) write(w http.ResponseWriter, r *http.Request, q *request) erro
 	media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil {
 		media = fleet.JSONType
+	}
+	if err := checkBody(media, body); err != nil {
+		return err
 	}
 	to, err := destination(r.Context(), q, media, body)
 	if err != nil {
@@ -100,6 +104,24 @@ var bodyTypes = []string{
 	fleet.JSONType, yamlType, protobufType, string(types.JSONPatchType), string(types.MergePatchType), string(types.StrategicMergePatchType), string(types.ApplyYAMLPatchType),
 }
 
+func unsupported(media string) error {
+	return fault.Refuse(http.StatusUnsupportedMediaType, fmt.Sprintf("a view does not read %q: send one of %s", media, strings.Join(bodyTypes, ", ")))
+}
+
+// checkBody refuses what no cluster would read, with a kube-apiserver's codes: where no cluster is
+// named, that is not what is wrong with it.
+func checkBody(media string, body []byte) error {
+	switch {
+	case len(bytes.TrimSpace(body)) == 0:
+		return nil
+	case !slices.Contains(bodyTypes, media):
+		return unsupported(media)
+	case strings.HasSuffix(media, "json") && !json.Valid(body):
+		return fault.Refuse(http.StatusBadRequest, fmt.Sprintf("the body is no JSON, which %s says it is", media))
+	}
+	return nil
+}
+
 // restore takes off what the view has put on, for the member's eyes.
 func restore(to fleet.Member, q *request, media string, body []byte) ([]byte, error) {
 	if len(bytes.TrimSpace(body)) == 0 {
@@ -141,7 +163,7 @@ func restore(to fleet.Member, q *request, media string, body []byte) ([]byte, er
 func (q *request) appendBody(restorer *merge.Restorer, media string, body []byte) ([]byte, error) {
 	switch {
 	case !slices.Contains(bodyTypes, media):
-		return nil, fault.Refuse(http.StatusUnsupportedMediaType, fmt.Sprintf("a view does not read %q: send one of %s", media, strings.Join(bodyTypes, ", ")))
+		return nil, unsupported(media)
 	case media == protobufType:
 		return restorer.AppendProtobuf(nil, body)
 	case media == string(types.JSONPatchType):

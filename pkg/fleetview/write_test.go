@@ -78,7 +78,7 @@ func TestCreate(t *testing.T) {
 		"annotation of none": {shop, annotated("x"), 404, `no cluster "x"`},
 		"neither":            {shop, named("new"), 405, "metadata.name NAME@CLUSTER, or by annotation " + fleet.AnnotationCluster},
 		"name@no cluster":    {shop, named("new@x"), 405, "NAME@CLUSTER"},
-		"no JSON":            {shop, "pod", 405, "NAME@CLUSTER"},
+		"no JSON":            {shop, "pod", 400, "no JSON"},
 		"no object":          {shop, `[]`, 405, "NAME@CLUSTER"},
 		"too large":          {shop, strings.Repeat(" ", maxBody+1), 413, "3145728"},
 		"version":            {shop, `{"metadata":{"name":"new@b","resourceVersion":"5"}}`, 400, "not one of a fleet view"},
@@ -143,8 +143,8 @@ func TestCreateInProtobuf(t *testing.T) {
 	if got, sent := w.send(t, http.MethodPost, shop, protobufType, body.String()); got.code != 201 || strings.Join(sent, " ") != "b" {
 		t.Errorf("got %d %q, sent to %q, want b", got.code, got.body, sent)
 	}
-	if got, _ := w.send(t, http.MethodPost, shop, "application/cbor", "x"); got.code != http.StatusMethodNotAllowed {
-		t.Errorf("CBOR without a cluster: got %d, want 405", got.code)
+	if got, _ := w.send(t, http.MethodPost, shop, "application/cbor", "x"); got.code != http.StatusUnsupportedMediaType {
+		t.Errorf("CBOR without a cluster: got %d, want 415", got.code)
 	}
 	if got, _ := w.send(t, http.MethodPut, shop+"/new@b", "application/cbor", "x"); got.code != http.StatusUnsupportedMediaType {
 		t.Errorf("CBOR: got %d, want 415", got.code)
