@@ -433,3 +433,27 @@ func TestFloodOfBadTokens(t *testing.T) {
 		t.Errorf("answers %v, and the hub was asked %d times, want at most %d", codes, w.api.Reviews, most)
 	}
 }
+
+// TestImpersonatedAccountsAreTheHubs has users impersonate a service account, as kubectl --as does:
+// they may mean one of the cluster, and learn that it is the hub's, allowed or not.
+func TestImpersonatedAccountsAreTheHubs(t *testing.T) {
+	const account = "system:serviceaccount:shop:web"
+	w := start(t)
+	w.api.User("admin", "root")
+	w.api.User("jane", "jane")
+	w.api.Allow("root impersonate serviceaccounts web", "root impersonate users bob", "* * clusters/proxy *")
+	w.agent("cluster1", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), "cluster1")
+	for _, tc := range []struct {
+		token, as string
+		code      int
+		want      string
+	}{
+		{"admin", account, 200, `which is \"cluster:hub:system:serviceaccount:shop:web\" on clusters`}, {"jane", account, 403, "accounts of a cluster itself cannot be impersonated through the hub"},
+		{"admin", "bob", 200, ""},
+	} {
+		resp, body := get(t, w.client(), w.url+"/cluster1/api/v1/pods", http.Header{"Authorization": {"Bearer " + tc.token}, "Impersonate-User": {tc.as}})
+		if got := strings.Join(resp.Header["Warning"], "|"); resp.StatusCode != tc.code || !strings.Contains(got, tc.want) || (got == "") != (tc.want == "") {
+			t.Errorf("%s as %s: %d %s, Warning %q; want %d and %q", tc.token, tc.as, resp.StatusCode, body, got, tc.code, tc.want)
+		}
+	}
+}

@@ -2,12 +2,18 @@ package filter
 
 import (
 	"context"
+	"fmt"
 	"net/http"
+	"strings"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/endpoints/filters/impersonation"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
+	"open-cluster-management.io/cluster-proxy/pkg/identity"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/scope"
 )
 
@@ -32,6 +38,7 @@ func (f *Filters) WithImpersonation(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
+		warnOfAccount(w.Header(), r.Header.Get(authenticationv1.ImpersonateUserHeader), rs)
 		info := rs.Info
 		if rs.Kind == scope.View {
 			info = scope.OuterInfo(r, rs.Group, v1alpha1.Resource, "", info.Verb)
@@ -46,6 +53,14 @@ func (f *Filters) WithImpersonation(next http.Handler) http.Handler {
 		}
 		checked.ServeHTTP(w, r)
 	})
+}
+
+// warnOfAccount tells who impersonates a service account whose it is: they may mean one of the
+// cluster, and get the answer for another.
+func warnOfAccount(header http.Header, name string, rs *scope.Scope) {
+	if rs.Kind != scope.Own && strings.HasPrefix(name, serviceaccount.ServiceAccountUsernamePrefix) {
+		fault.AddWarning(header, fmt.Sprintf("--as means the hub's service account, which the hub decides about and which is %q on clusters but the hub's own: accounts of a cluster itself cannot be impersonated through the hub", identity.OnManagedCluster(name)))
+	}
 }
 
 // streamInfo is a request for streams of the cluster that info is about.
