@@ -18,7 +18,7 @@ func TestHostile(t *testing.T) {
 		t.Skip("the attackers run beside processes: make test")
 	}
 	hostile.Run(t, &hostile.Suite{
-		Lab: installed.Lab, Clusters: [2]string{installed.Clusters[0], installed.Clusters[1]}, Recorded: suite.RecordedCluster, Namespace: installed.Namespace,
-		ProxyServer: installed.ProxyServer, ProxyAPI: installed.ProxyAPI, Domain: suite.ClusterDomain, Binary: filepath.Join(installed.Dir, "cluster-proxy"), CanPause: true,
+		Lab: installed.Lab, Clusters: [2]string{installed.Clusters[0], installed.Clusters[1]}, Namespace: installed.Namespace,
+		ProxyServer: installed.ProxyServer, ProxyAPI: installed.ProxyAPI, Domain: suite.ClusterDomain, Binary: filepath.Join(installed.Dir, "cluster-proxy"),
 	})
 }

@@ -2,7 +2,6 @@ package hostile
 
 import (
 	"context"
-	"net"
 	"os/exec"
 	"strconv"
 	"testing"
@@ -13,11 +12,9 @@ import (
 	"open-cluster-management.io/cluster-proxy/test/testkit/plainhttp"
 	"open-cluster-management.io/cluster-proxy/test/testkit/ports"
 	"open-cluster-management.io/cluster-proxy/test/testkit/program"
-	"open-cluster-management.io/cluster-proxy/test/testkit/scrape"
 )
 
-// process is the addon's binary as an accomplice, or as the one under attack
-// with accomplices around it.
+// process is the addon's binary as an accomplice.
 type process struct {
 	*program.Program
 	health string // host:port of probes and metrics
@@ -35,14 +32,6 @@ func (p *process) probe(path string) error {
 	return err
 }
 
-// watch is Suite.watch for this process.
-func (p *process) watch(t *testing.T, metricName string) *notice {
-	t.Helper()
-	n := watchFiles(t, p.Log, metricName, func(ctx context.Context) (float64, error) { return scrape.Metric(ctx, p.health, metricName) })
-	n.ended = p.Ended()
-	return n
-}
-
 // local returns a port of this machine for an accomplice to listen on.
 func local(t *testing.T) string {
 	t.Helper()
@@ -58,10 +47,6 @@ func issue(t *testing.T, ca *pki.CA, leaf pki.Leaf, off time.Duration) pki.KeyPa
 		t.Fatal(err)
 	}
 	return pair
-}
-
-func serverLeaf() pki.Leaf {
-	return pki.Leaf{CommonName: "hostile", IPs: []net.IP{net.IPv4(127, 0, 0, 1)}, Server: true}
 }
 
 func agentLeaf(cluster string) pki.Leaf {

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net"
+	"strings"
 	"testing"
 	"time"
 
@@ -82,4 +83,19 @@ func (s *Suite) testAgentID(t *testing.T) {
 	default:
 	}
 	n.check(t, 1, "Agents of two clusters use the same ID", id, `cluster="`+s.attacker()+`"`, `other="`+s.victim()+`"`)
+}
+
+// testDials asks the attacker's agent, by way of the proxy servers, for ports that its
+// policy does not have. TestDenied has all that it denies.
+func (s *Suite) testDials(t *testing.T) {
+	dialer := s.dialer(t, "proxy-client")
+	for _, port := range []string{"22", "8093", "443"} {
+		conn, err := dialer.DialContext(t.Context(), "tcp", net.JoinHostPort(identity.HandlerHost(s.attacker()), port))
+		if err == nil {
+			_ = conn.Close()
+		}
+		if err == nil || !strings.Contains(err.Error(), "denied by policy") {
+			t.Errorf("the agent is asked for port %s of its handler's host: %v, want it denied by policy", port, err)
+		}
+	}
 }

@@ -4,15 +4,11 @@
 // notices.
 //
 // The attackers are: the agent of a managed cluster that wants to be another one,
-// or to get something from the hub; a hub, or somebody who has its proxy server,
-// that wants to dial what the agent's owner did not allow; a requester of
-// certificates; users of the hub who want to be somebody else, or to get where
-// they may not, by how they write a request, through a fleet view or by a pass,
-// or to what others have open and what is recorded of it; sites that use a
-// person's browser; users and agents that go on after what they live on was taken
-// away; a kube-apiserver that answers what none does; a flood of bad tokens; and the
-// addon's own service accounts. They have real credentials: those of the lab, and
-// what the lab's CAs sign for them.
+// or to get something from the hub; a requester of certificates; users of the hub
+// who want to be somebody else, or to get where they may not, by how they write a
+// request, through a fleet view or by a pass; users and agents that go on after
+// what they live on was taken away; and the addon's own service accounts. They have
+// real credentials: those of the lab, and what the lab's CAs sign for them.
 //
 // A threat is here if it meets more than one process, or a kube-apiserver. The
 // packages' own tests have the rest; SECURITY.md's table names them.
@@ -23,6 +19,5 @@
 //
 //	go test ./test/e2e -run TestHostile
 //
-// Where an attack needs an accomplice (a proxy server that believes everything,
-// DNS that changes its mind), it is the same binary or a few lines here.
+// Where an attack needs an accomplice (an agent that goes on), it is the same binary.
 package hostile

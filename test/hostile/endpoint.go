@@ -27,6 +27,8 @@ import (
 
 const clustersPath = "/apis/clusterproxy.open-cluster-management.io/v1alpha1/clusters/"
 
+const sessionsPath = "/apis/clusterproxy.open-cluster-management.io/v1alpha1/sessions"
+
 // Wishes for another protocol, as header lines.
 var (
 	socket = []string{"Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", "Sec-WebSocket-Protocol: v5.channel.k8s.io"}
@@ -187,6 +189,11 @@ func (s *Suite) waitForRight(t *testing.T, account string, rule rbacv1.PolicyRul
 // mayReach is the right to send requests with these verbs to one cluster.
 func mayReach(cluster string, verbs ...string) rbacv1.PolicyRule {
 	return rbacv1.PolicyRule{APIGroups: []string{"clusterproxy.open-cluster-management.io"}, Resources: []string{"clusters/proxy"}, ResourceNames: []string{cluster}, Verbs: verbs}
+}
+
+// maySessions is a right to sessions.
+func maySessions(verbs ...string) rbacv1.PolicyRule {
+	return rbacv1.PolicyRule{APIGroups: []string{"clusterproxy.open-cluster-management.io"}, Resources: []string{"sessions"}, Verbs: verbs}
 }
 
 // mayStream is the right to exec and the like on one cluster.

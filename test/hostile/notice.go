@@ -130,20 +130,3 @@ func (n *notice) await(t *testing.T, what string, ready func() error) {
 		t.Errorf("waiting for %s: %v", what, err)
 	}
 }
-
-// lacks wants no log line with a word.
-func (n *notice) lacks(t *testing.T, word string) {
-	t.Helper()
-	for _, file := range n.files() {
-		content, err := os.ReadFile(file)
-		if err != nil {
-			t.Error(err)
-			continue
-		}
-		for line := range strings.Lines(string(content[min(n.offset[file], int64(len(content))):])) {
-			if strings.Contains(line, word) {
-				t.Errorf("%s: %s", filepath.Base(file), line)
-			}
-		}
-	}
-}

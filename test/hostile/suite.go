@@ -28,8 +28,6 @@ type Suite struct {
 	// Clusters are two managed clusters whose agents are connected: the
 	// attacker's and the victim's.
 	Clusters [2]string
-	// Recorded is the one of them whose sessions are recorded.
-	Recorded string
 	// Namespace is the addon's on the hub.
 	Namespace string
 	// ProxyServer and ProxyAPI are host:port of their ports for clients.
@@ -38,8 +36,6 @@ type Suite struct {
 	Domain string
 	// Binary is the addon's, for accomplices.
 	Binary string
-	// CanPause says that Lab can stop and start the victim's agents.
-	CanPause bool
 
 	hub     *kubernetes.Clientset
 	managed map[string]*kubernetes.Clientset
@@ -52,25 +48,16 @@ func Run(t *testing.T, s *Suite) {
 		t.Fatal(err)
 	}
 	t.Run("AgentID", s.testAgentID)
-	t.Run("ServingCertificate", s.testServingCertificate)
-	t.Run("Requests", s.testRequests)
 	t.Run("Dials", s.testDials)
+	t.Run("Requests", s.testRequests)
 	t.Run("ForgedHeaders", s.testForgedHeaders)
-	t.Run("AgentMetrics", s.testAgentMetrics)
 	t.Run("Ways", s.testWays)
 	t.Run("ViewerExec", s.testViewerExec)
-	t.Run("Sessions", s.testSessions)
 	t.Run("Passes", s.testPasses)
-	t.Run("Page", s.testPage)
 	t.Run("ViewSecrecy", s.testViewSecrecy)
-	t.Run("ViewExec", s.testViewExec)
-	t.Run("ViewTokens", s.testViewTokens)
-	t.Run("EvilCluster", s.testEvilCluster)
 	t.Run("Revocation", s.testRevocation)
-	t.Run("Floods", s.testFloods)
 	t.Run("ServiceAccounts", s.testServiceAccounts)
 	t.Run("AgentOnTheHub", s.testAgentOnTheHub)
-	t.Run("ClockSkew", s.testClockSkew)
 }
 
 func (s *Suite) connect(ctx context.Context) (err error) {
