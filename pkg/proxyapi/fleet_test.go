@@ -226,54 +226,6 @@ func TestViewsThatCannotBeServed(t *testing.T) {
 	}
 }
 
-// TestDiscoveryDialsOnce asks clusters that nobody has asked before what they serve, as package
-// fleetview does: everything at the same time, twice. A view of thousands of clusters must not dial
-// each of them several times.
-func TestDiscoveryDialsOnce(t *testing.T) {
-	w := fleetWorld(t, func(rw http.ResponseWriter, r *http.Request, view fleet.View) {
-		members, err := view.Members(r.Context())
-		if err != nil {
-			http.Error(rw, err.Error(), http.StatusServiceUnavailable)
-			return
-		}
-		var asking sync.WaitGroup
-		for _, m := range members {
-			if m.Name() == "away" {
-				continue
-			}
-			for _, path := range []string{"/version", "/api", "/apis"} {
-				asking.Go(func() {
-					asked, err := http.NewRequestWithContext(r.Context(), http.MethodGet, path, nil)
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					resp, err := m.RoundTrip(asked)
-					if err != nil {
-						t.Errorf("%s of %s: %v", path, m.Name(), err)
-						return
-					}
-					_, _ = io.Copy(io.Discard, resp.Body)
-					_ = resp.Body.Close()
-				})
-			}
-		}
-		asking.Wait()
-	})
-	w.api.User("jane", "jane")
-	w.api.Allow("jane get fleetviews all", "jane get clusters/proxy *")
-	for range 2 {
-		if resp, body := w.ask(http.MethodGet, "/@all/api", "jane"); resp.StatusCode != http.StatusOK {
-			t.Fatalf("answered %s: %s", resp.Status, body)
-		}
-	}
-	for _, cluster := range []string{"cluster1", "cluster2"} {
-		if dials := w.hub.Dials(w.handlerAddress(cluster)); dials != 1 {
-			t.Errorf("%s was dialed %d times, want once", cluster, dials)
-		}
-	}
-}
-
 // TestPathsOfViews has what package fleetview gets to see of a request, in both endpoints.
 func TestPathsOfViews(t *testing.T) {
 	seen := make(chan string, 1)

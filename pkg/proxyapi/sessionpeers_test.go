@@ -9,12 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/apiserver/pkg/endpoints/request"
-
-	"open-cluster-management.io/cluster-proxy/pkg/frames"
-	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/metrics"
-	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/route"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/scope"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/session"
 	"open-cluster-management.io/cluster-proxy/test/testkit/ports"
@@ -70,35 +64,6 @@ func TestSessionsOfReplicas(t *testing.T) {
 		_, _, missing := w.server.peers.AskSessions(t.Context())
 		return len(missing) > 0
 	})
-}
-
-// BenchmarkSessions has what a stream costs that is listed, and one that is not.
-func BenchmarkSessions(b *testing.B) {
-	rs := &scope.Scope{Target: route.Target{Cluster: "cluster1", Query: "?container=main"}, Inner: &request.RequestInfo{Namespace: "ns", Name: "pod", Resource: "pods", Subresource: "exec"}}
-	block := make([]byte, 32<<10)
-	for name, listed := range map[string]bool{"listed": true, "none": false} {
-		b.Run("begin/"+name, func(b *testing.B) {
-			s := session.NewRegistry(metrics.New(prometheus.NewRegistry()))
-			for b.Loop() {
-				if listed {
-					s.Join(s.Describe(rs, session.KindExec))()
-				}
-			}
-		})
-		b.Run("write/"+name, func(b *testing.B) {
-			b.SetBytes(int64(len(block)))
-			var to net.Conn = discardConn{}
-			if listed {
-				to = &session.Conn{Conn: to, Session: &session.Session{}, Follower: frames.New(http.Header{"Upgrade": {"SPDY/3.1"}}, true)}
-			}
-			frame := append([]byte{0, 0, 0, 1, 0, 0, 0x7f, 0xf8}, block[8:]...)
-			for b.Loop() {
-				if _, err := to.Write(frame); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
 }
 
 type discardConn struct{ net.Conn }

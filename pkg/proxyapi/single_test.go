@@ -234,36 +234,3 @@ func TestSingleViewChanges(t *testing.T) {
 		}
 	}
 }
-
-// TestSingleViewWrites sends bodies, by both versions of HTTP.
-func TestSingleViewWrites(t *testing.T) {
-	w := newSingleWorld(t, func(rw http.ResponseWriter, r *http.Request) {
-		body, err := io.ReadAll(r.Body)
-		fmt.Fprintf(rw, "%s %q %v", r.Method, body, err)
-	})
-	w.api.Allow("jane get fleetviews *", "jane * clusters/proxy *")
-	for _, protocols := range [][]string{nil, {"http/1.1"}} {
-		for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
-			for sent, want := range map[string]string{"": "", `{"a":1}`: `{"a":1}`, `{"metadata":{"name":"x@cluster1"}}`: `{"metadata":{"name":"x"}}`} {
-				if method == http.MethodDelete {
-					want = sent
-				}
-				req, err := http.NewRequestWithContext(t.Context(), method, w.url+"/@one/api/v1/namespaces/a/pods", strings.NewReader(sent))
-				if err != nil {
-					t.Fatal(err)
-				}
-				req.Header.Set("Authorization", "Bearer hub-token")
-				req.Header.Set("Content-Type", "application/json")
-				resp, err := w.client(protocols...).Do(req)
-				if err != nil {
-					t.Fatal(err)
-				}
-				body, err := io.ReadAll(resp.Body)
-				resp.Body.Close()
-				if want := fmt.Sprintf("%s %q <nil>", method, want); resp.StatusCode != http.StatusOK || string(body) != want {
-					t.Errorf("%v %s %q: %d %s, %v; want %s", protocols, method, sent, resp.StatusCode, body, err, want)
-				}
-			}
-		}
-	}
-}
