@@ -5,19 +5,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fleet"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/version"
@@ -136,95 +131,5 @@ func TestListIsNotOlder(t *testing.T) {
 		if got := next.list.Metadata.ResourceVersion; next.code != 200 || got <= first {
 			t.Errorf("%q: got %d with version %q, want one that is greater than %s", match, next.code, got, first)
 		}
-	}
-}
-
-// TestInformerOverRestarts replaces the replica that serves an informer of client-go again
-// and again under writes. The informer lists once.
-func TestInformerOverRestarts(t *testing.T) {
-	a, b := newCluster("a", shop+"/x"), newCluster("b", shop+"/x")
-	view := testView(a, b)
-	view.Qualified = true
-	type process struct {
-		*Handler
-		drain   chan struct{}
-		serving *sync.WaitGroup
-	}
-	var mu sync.Mutex
-	var running []process
-	lists := 0
-	start := func() {
-		p := process{drain: make(chan struct{}), serving: new(sync.WaitGroup)}
-		positions := &position.Store{Ask: func(_ context.Context, v version.Version, owner string, take func([]byte) bool) bool {
-			mu.Lock()
-			others := slices.Clone(running)
-			mu.Unlock()
-			for _, other := range others {
-				if other.Handler != p.Handler && take(other.positions.Answer(v, owner)) {
-					break
-				}
-			}
-			return true
-		}}
-		p.Handler = New(Options{Draining: p.drain, Positions: positions})
-		mu.Lock()
-		defer mu.Unlock()
-		running = append(running, p)
-	}
-	start()
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		mu.Lock()
-		newest := running[len(running)-1]
-		if query := r.URL.Query(); !query.Has("watch") || query.Has("sendInitialEvents") {
-			lists++
-		}
-		newest.serving.Add(1)
-		mu.Unlock()
-		defer newest.serving.Done()
-		newest.Serve(w, r, view)
-	}))
-	t.Cleanup(server.Close)
-	config := &rest.Config{Host: server.URL, QPS: -1}
-	config.AcceptContentTypes, config.ContentType = fleet.JSONType, fleet.JSONType
-	informer := started(t, informers.NewSharedInformerFactory(kubernetes.NewForConfigOrDie(config), 0).Core().V1().Pods().Informer())
-	want := []string{"x@a a ", "x@b b "}
-	awaitStored(t, informer, "at first", want...)
-	for round := range 10 {
-		write := func(m *cluster, when string) {
-			name := fmt.Sprint("n", round, when)
-			m.set(shop+"/"+name, nil)
-			want = append(want, fmt.Sprintf("%s@%s %s ", name, m.name, m.name))
-			slices.Sort(want)
-		}
-		write(a, "before")
-		awaitStored(t, informer, fmt.Sprintf("round %d, before it", round), want...)
-		write(b, "within")
-		start()
-		mu.Lock()
-		old := running[0]
-		mu.Unlock()
-		close(old.drain)
-		write(a, "after")
-		awaitStored(t, informer, fmt.Sprintf("round %d, while the former one answers", round), want...)
-		old.serving.Wait() // until then it may give versions that it has not told
-		mu.Lock()
-		next := running[1]
-		mu.Unlock()
-		messages, _ := old.positions.Export(0)
-		for message := range messages {
-			if err := next.positions.Import(message); err != nil {
-				t.Error(err)
-			}
-		}
-		mu.Lock()
-		running = running[1:]
-		mu.Unlock()
-		write(b, "at the end")
-		awaitStored(t, informer, fmt.Sprintf("round %d, at its end", round), want...)
-	}
-	mu.Lock()
-	defer mu.Unlock()
-	if lists != 1 {
-		t.Errorf("the informer has listed %d times, want once", lists)
 	}
 }

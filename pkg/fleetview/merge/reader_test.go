@@ -1,7 +1,6 @@
 package merge
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -211,62 +210,4 @@ func (c *chunks) Read(p []byte) (int, error) {
 	n := copy(p, c.data[:min(c.size, len(c.data))])
 	c.data = c.data[n:]
 	return n, nil
-}
-
-func BenchmarkScan(b *testing.B) {
-	document := podList(b, 100)
-	b.SetBytes(int64(len(document)))
-	b.ReportAllocs()
-	for b.Loop() {
-		var s Scanner
-		if _, done, err := s.Scan(document, 0); err != nil || !done {
-			b.Fatal(done, err)
-		}
-	}
-}
-
-// BenchmarkList reads and rewrites a list of 6,000 pods, beside doing so without the places
-// that the Reader has found, and beside decoding and encoding it.
-func BenchmarkList(b *testing.B) {
-	document := podList(b, 6000)
-	w := testRewriter(false)
-	for name, appendTo := range map[string]func(dst []byte, item Item) ([]byte, error){
-		"merge":   w.AppendItem,
-		"walking": func(dst []byte, item Item) ([]byte, error) { return w.AppendJSON(dst, item.JSON()) },
-	} {
-		b.Run(name, func(b *testing.B) {
-			b.SetBytes(int64(len(document)))
-			b.ReportAllocs()
-			var dst []byte
-			for b.Loop() {
-				l := NewReader(bytes.NewReader(document))
-				for {
-					item, err := l.Next()
-					if err == io.EOF {
-						break
-					}
-					if dst, err = appendTo(dst[:0], item); err != nil {
-						b.Fatal(err)
-					}
-				}
-			}
-		})
-	}
-	b.Run("encoding/json", func(b *testing.B) {
-		b.SetBytes(int64(len(document)))
-		b.ReportAllocs()
-		w := testRewriter(false)
-		for b.Loop() {
-			var list map[string]any
-			if err := json.Unmarshal(document, &list); err != nil {
-				b.Fatal(err)
-			}
-			for _, item := range list["items"].([]any) {
-				rewritten(item.(map[string]any), w)
-			}
-			if _, err := json.Marshal(list); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
 }

@@ -121,12 +121,3 @@ func FuzzVersion(f *testing.F) {
 		}
 	})
 }
-
-func BenchmarkAppend(b *testing.B) {
-	v := Version{Time: 1795381200000000, Cluster: Number("x"), Member: 48151}
-	dst := make([]byte, 0, digits)
-	b.ReportAllocs()
-	for b.Loop() {
-		dst = v.Append(dst[:0])
-	}
-}
