@@ -239,13 +239,3 @@ func argsOf(t *testing.T, objects []runtime.Object) []string {
 	t.Fatal("no Deployment was rendered")
 	return nil
 }
-
-// BenchmarkManifests is what addon-framework asks for each time it looks at a cluster.
-func BenchmarkManifests(b *testing.B) {
-	r := newRendering(b)
-	for i := 0; b.Loop(); i++ {
-		name := fmt.Sprint("cluster", i)
-		r.manifests(b, name, time.Time{})
-		r.manifests(b, name, time.Time{})
-	}
-}
