@@ -2,7 +2,6 @@ package chart
 
 import (
 	"fmt"
-	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -17,21 +16,6 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/apis/proxy/v1alpha1"
 )
 
-// The commands in OCM's documentation find the pods on the hub by a label. A
-// Deployment's selector cannot be changed, so it is not part of that.
-func TestPodsHaveTheLabelOfUpstreamsCommands(t *testing.T) {
-	for values, want := range map[string]string{"": "cluster-proxy", "podLabels: {app: mesh, component: mine}": "mesh"} {
-		for _, deployment := range mustRender(t, values).deployments(t) {
-			if got := deployment.Spec.Template.Labels["app"]; got != want {
-				t.Errorf("with values %q, pods of %s have app=%q, want %q", values, deployment.Name, got, want)
-			}
-			if deployment.Spec.Selector.MatchLabels["app"] != "" || deployment.Spec.Template.Labels["component"] == "mine" {
-				t.Errorf("with values %q, %s selects %v of pods with %v", values, deployment.Name, deployment.Spec.Selector.MatchLabels, deployment.Spec.Template.Labels)
-			}
-		}
-	}
-}
-
 // Upstream's values have ports as numbers, and its addon manager reads text only.
 func TestExposedServicesWithNumbers(t *testing.T) {
 	configMap := as[corev1.ConfigMap](t, mustRender(t, "exposedServices: [{namespace: a, service: b, port: 8000}, {namespace: a, service: c, port: web, protocol: http}, {namespace: a, service: d, clusters: [c1], clusterSets: [prod], forwardAuthorization: true, anonymous: true}]").byName["ConfigMap/cluster-proxy-exposed-services"])
@@ -43,15 +27,6 @@ func TestExposedServicesWithNumbers(t *testing.T) {
 		{Namespace: "a", Service: "d", Clusters: []string{"c1"}, ClusterSets: []string{"prod"}, ForwardAuthorization: true, Anonymous: true}}
 	if diff := cmp.Diff(want, got); err != nil || leftOut != nil || diff != "" {
 		t.Errorf("%v, %v (-want +got):\n%s", err, leftOut, diff)
-	}
-}
-
-func TestLoadBalancerAnnotations(t *testing.T) {
-	object := mustRender(t, "proxyServer: {entrypointLoadBalancer: true, loadBalancerAnnotations: {example.com/internal: 'true', b: c}}").byName["ManagedProxyConfiguration/cluster-proxy"]
-	entrypoint := as[v1alpha1.ManagedProxyConfiguration](t, object).Spec.ProxyServer.Entrypoint
-	want := []v1alpha1.AnnotationVar{{Key: "b", Value: "c"}, {Key: "example.com/internal", Value: "true"}}
-	if diff := cmp.Diff(want, entrypoint.LoadBalancerService.Annotations); diff != "" {
-		t.Errorf("annotations (-want +got):\n%s", diff)
 	}
 }
 
@@ -101,43 +76,6 @@ func TestUmbrella(t *testing.T) {
 			if !strings.HasPrefix(match[1], "cluster-proxy.") {
 				t.Errorf("%s: template %q may be another chart's too; begin its name with cluster-proxy.", file.Name, match[1])
 			}
-		}
-	}
-}
-
-// Tools that render without a hub are told what is there by values.
-func TestWithoutLookup(t *testing.T) {
-	const manager = "cluster-proxy-addon-manager"
-	got := mustRender(t, "withoutLookup: {deploymentSelectors: {"+manager+": {old: label}}, clusterSetBinding: false, crd: false}")
-	for _, deployment := range got.deployments(t) {
-		if deployment.Name != manager {
-			continue
-		}
-		if diff := cmp.Diff(map[string]string{"old": "label"}, deployment.Spec.Selector.MatchLabels); diff != "" {
-			t.Errorf("selector (-want +got):\n%s", diff)
-		}
-		if deployment.Spec.Template.Labels["old"] != "label" || deployment.Spec.Template.Labels["component"] == "" {
-			t.Errorf("pods have labels %v, want old=label and a component", deployment.Spec.Template.Labels)
-		}
-	}
-	missing := slices.DeleteFunc(slices.Sorted(maps.Keys(mustRender(t, "").byName)), func(name string) bool { return got.byName[name] != nil })
-	want := []string{"CustomResourceDefinition/fleetviews.proxy.open-cluster-management.io", "CustomResourceDefinition/karmadaresourceregistries.proxy.open-cluster-management.io",
-		"CustomResourceDefinition/managedproxyconfigurations.proxy.open-cluster-management.io", "CustomResourceDefinition/passes.proxy.open-cluster-management.io",
-		"ManagedClusterSetBinding/global"}
-	if diff := cmp.Diff(want, missing); diff != "" {
-		t.Errorf("not rendered (-want +got):\n%s", diff)
-	}
-}
-
-// TestProxyServers has more proxy servers than other pods.
-func TestProxyServers(t *testing.T) {
-	for values, want := range map[string]struct{ servers, agents int32 }{
-		"": {1, 1},
-		"{replicas: 2, proxyServer: {replicas: 5}}": {5, 2},
-	} {
-		spec := as[v1alpha1.ManagedProxyConfiguration](t, mustRender(t, values).byName["ManagedProxyConfiguration/cluster-proxy"]).Spec
-		if spec.ProxyServer.Replicas != want.servers || spec.ProxyAgent.Replicas != want.agents {
-			t.Errorf("with values %q there are %d proxy servers and %d agents, want %v", values, spec.ProxyServer.Replicas, spec.ProxyAgent.Replicas, want)
 		}
 	}
 }

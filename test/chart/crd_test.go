@@ -2,14 +2,11 @@ package chart
 
 import (
 	"os"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/yaml"
-
-	"open-cluster-management.io/cluster-proxy/pkg/apis/proxy/v1alpha1"
 )
 
 func readCRD(t *testing.T, dir, crdFile string) apiextensionsv1.CustomResourceDefinition {
@@ -59,23 +56,5 @@ func TestCRD(t *testing.T) {
 				t.Error("helm uninstall would delete the CRD, and with it every object of its kind")
 			}
 		})
-	}
-}
-
-// The chart sets no field that the API does not have.
-func TestConfiguration(t *testing.T) {
-	object := mustRender(t, everything).byName["ManagedProxyConfiguration/cluster-proxy"]
-	spec := as[v1alpha1.ManagedProxyConfiguration](t, object).Spec
-	if spec.ProxyServer.Namespace != namespace || spec.ProxyServer.Replicas != 2 || spec.ProxyAgent.Replicas != 2 {
-		t.Errorf("configuration is %+v, want namespace %s and 2 replicas of each", spec, namespace)
-	}
-	if diff := cmp.Diff(map[string]string{"a": "b", "kubernetes.io/os": "linux"}, spec.ProxyServer.NodePlacement.NodeSelector); diff != "" {
-		t.Errorf("the proxy server's node selector (-want +got):\n%s", diff)
-	}
-	if spec.UserServer == nil || !strings.Contains(strings.Join(spec.UserServer.AdditionalSANs, ","), "proxy.example.com") {
-		t.Errorf("the proxy API's names are %+v", spec.UserServer)
-	}
-	if mustRender(t, "userServer: {enabled: false}").byName["ManagedProxyConfiguration/cluster-proxy"].Object["spec"].(map[string]any)["userServer"] != nil {
-		t.Error("a certificate is asked for although userServer.enabled is false")
 	}
 }

@@ -4,30 +4,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"helm.sh/helm/v3/pkg/chartutil"
 	"helm.sh/helm/v3/pkg/engine"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
-
-	"open-cluster-management.io/cluster-proxy/pkg/apis/proxy/v1alpha1"
 )
-
-// TestFleetView wants one view, of all clusters, that ends with the release.
-func TestFleetView(t *testing.T) {
-	object := mustRender(t, "").byName["FleetView/all"]
-	view := as[v1alpha1.FleetView](t, object)
-	if diff := cmp.Diff(v1alpha1.FleetViewSpec{}, view.Spec); diff != "" {
-		t.Errorf("spec (-want +got):\n%s", diff)
-	}
-	if policy := view.Annotations["helm.sh/resource-policy"]; policy != "" {
-		t.Errorf("helm.sh/resource-policy is %q, want none: helm uninstall must delete the view", policy)
-	}
-	if mustRender(t, "fleetView: {enabled: false}").byName["FleetView/all"] != nil {
-		t.Error("the view is made although fleetView.enabled is false")
-	}
-}
 
 // TestFleetViewInUpgrades wants no view before its CRD: Helm would refuse the whole
 // release.
@@ -63,41 +45,5 @@ func TestFleetViewInUpgrades(t *testing.T) {
 				t.Errorf("NOTES.txt contains %q: %v, want %v", again, got, test.wantAgain)
 			}
 		})
-	}
-}
-
-// TestRightsToFleetViews wants each role to have these rights and no others.
-func TestRightsToFleetViews(t *testing.T) {
-	const proxy, clusterproxy, cluster = "proxy.open-cluster-management.io", "clusterproxy.open-cluster-management.io", "cluster.open-cluster-management.io"
-	look := []string{"get", "list", "watch"}
-	want := map[string]map[string][]string{
-		"ClusterRole/open-cluster-management:cluster-proxy:addon-manager": {
-			proxy + "/fleetviews": look, proxy + "/fleetviews/status": {"patch"}, cluster + "/managedclustersets": look,
-		},
-		"ClusterRole/open-cluster-management:cluster-proxy:proxy-api": {proxy + "/fleetviews": look, cluster + "/managedclustersets": look},
-		"ClusterRole/cluster-proxy-user": {
-			proxy + "/fleetviews": look, clusterproxy + "/fleetviews/proxy": {"get", "create", "update", "patch", "delete", "options"},
-		},
-		"ClusterRole/cluster-proxy-viewer": {proxy + "/fleetviews": look, clusterproxy + "/fleetviews/proxy": {"get"}},
-	}
-	got := map[string]map[string][]string{}
-	for role, rules := range mustRender(t, everything).rules(t) {
-		for _, rule := range rules {
-			for _, resource := range rule.Resources {
-				if !strings.HasPrefix(resource, "fleetviews") && resource != "managedclustersets" {
-					continue
-				}
-				if got[role] == nil {
-					got[role] = map[string][]string{}
-				}
-				for _, group := range rule.APIGroups {
-					key := group + "/" + resource
-					got[role][key] = append(got[role][key], rule.Verbs...)
-				}
-			}
-		}
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("rights (-want +got):\n%s", diff)
 	}
 }

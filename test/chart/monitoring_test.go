@@ -9,48 +9,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 )
-
-// TestPodMonitorsFindThePods compares what PodMonitors select, and the port that they
-// name, with the pods of the Deployments. The addon manager makes the proxy servers'.
-func TestPodMonitorsFindThePods(t *testing.T) {
-	o := mustRender(t, everything)
-	for name, deployment := range map[string]string{"cluster-proxy-addon-manager": "cluster-proxy-addon-manager", "cluster-proxy-addon-user": "cluster-proxy-addon-user"} {
-		monitor := o.byName["PodMonitor/"+name]
-		if monitor == nil {
-			t.Errorf("no PodMonitor %s", name)
-			continue
-		}
-		if monitor.GetLabels()["release"] != "prometheus" || monitor.GetNamespace() != namespace {
-			t.Errorf("PodMonitor %s in %s has labels %v, want release=prometheus", name, monitor.GetNamespace(), monitor.GetLabels())
-		}
-		selector, _, _ := unstructured.NestedStringMap(monitor.Object, "spec", "selector", "matchLabels")
-		template := as[appsv1.Deployment](t, o.byName["Deployment/"+deployment]).Spec.Template
-		for key, value := range selector {
-			if template.Labels[key] != value {
-				t.Errorf("PodMonitor %s selects pods with %s=%s, which those of Deployment %s do not have", name, key, value, deployment)
-			}
-		}
-		endpoints, _, _ := unstructured.NestedSlice(monitor.Object, "spec", "podMetricsEndpoints")
-		if len(selector) == 0 || len(endpoints) != 1 {
-			t.Fatalf("PodMonitor %s selects %v with %d endpoints", name, selector, len(endpoints))
-		}
-		endpoint := endpoints[0].(map[string]any)
-		found := false
-		for _, port := range template.Spec.Containers[0].Ports {
-			found = found || port.Name == endpoint["port"]
-		}
-		if !found || endpoint["interval"] != "15s" {
-			t.Errorf("PodMonitor %s: %v, want a port of Deployment %s and interval 15s", name, endpoint, deployment)
-		}
-	}
-	if o.byName["PodMonitor/cluster-proxy-proxy-server"] == nil {
-		t.Error("no PodMonitor of the proxy servers")
-	}
-}
 
 // TestRunbooks wants a link with each alert if a value says where they are explained, and
 // none otherwise: the chart cannot know where its FAQ is published.

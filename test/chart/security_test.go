@@ -71,40 +71,6 @@ func TestRightsAreFew(t *testing.T) {
 	}
 }
 
-// TestRightsFollowTheMode wants no right for what is switched off, by a value that nothing else
-// can change.
-func TestRightsFollowTheMode(t *testing.T) {
-	for values, want := range map[string]bool{"": false, "karmadaAPI: {enabled: true}": true} {
-		var names []string
-		for _, rules := range mustRender(t, values).rules(t) {
-			for _, rule := range rules {
-				if slices.Contains(rule.Resources, "apiservices") {
-					names = append(names, rule.ResourceNames...)
-				}
-			}
-		}
-		if got := slices.Contains(names, "v1alpha1.cluster.karmada.io"); got != want {
-			t.Errorf("with %q the right to Karmada's APIServices: %t, want %t", values, got, want)
-		}
-	}
-}
-
-// TestModeMayChange wants the rights of each entrypoint whatever the chart's values say: the
-// entrypoint is the ManagedProxyConfiguration's, which may change without the chart.
-func TestModeMayChange(t *testing.T) {
-	for _, values := range []string{"", "proxyServer: {entrypointAddress: hub.example.com}", "proxyServer: {entrypointLoadBalancer: true}"} {
-		may := false
-		for _, rules := range mustRender(t, values).rules(t) {
-			may = may || slices.ContainsFunc(rules, func(rule rbacv1.PolicyRule) bool {
-				return slices.Contains(rule.Verbs, "approve") && slices.Contains(rule.ResourceNames, "kubernetes.io/kube-apiserver-client")
-			})
-		}
-		if !may {
-			t.Errorf("with %q nobody may approve the credentials of agents in PortForward mode", values)
-		}
-	}
-}
-
 // TestReviewsHaveTheirOwnPriority wants what the proxy API asks about users to be in no queue with what others ask.
 func TestReviewsHaveTheirOwnPriority(t *testing.T) {
 	for version, want := range map[string]bool{"v1.28.9": false, "v1.29.0": true, "v1.31.4-gke.1": true} {
@@ -135,27 +101,6 @@ func checkClusterWide(t *testing.T, role string, rule rbacv1.PolicyRule) {
 	for _, resource := range []string{"secrets", "pods", "pods/exec", "pods/portforward", "serviceaccounts", "serviceaccounts/token", "namespaces"} {
 		if slices.Contains(rule.APIGroups, "") && slices.Contains(rule.Resources, resource) {
 			t.Errorf("%s has %v on %s of all namespaces", role, rule.Verbs, resource)
-		}
-	}
-}
-
-// The proxy API stands in front of everybody; it may only look.
-func TestProxyAPIMayOnlyLook(t *testing.T) {
-	rules := mustRender(t, "").rules(t)["ClusterRole/open-cluster-management:cluster-proxy:proxy-api"]
-	for _, rule := range rules {
-		for _, verb := range rule.Verbs {
-			if !slices.Contains([]string{"get", "list", "watch"}, verb) {
-				t.Errorf("the proxy API may %s %v", verb, rule.Resources)
-			}
-		}
-	}
-	if account := mustRender(t, "").byName["Deployment/cluster-proxy-addon-user"]; account == nil {
-		t.Fatal("no proxy API")
-	}
-	for _, deployment := range mustRender(t, "").deployments(t) {
-		want := map[string]string{"cluster-proxy-addon-manager": "cluster-proxy-addon-manager", "cluster-proxy-addon-user": "cluster-proxy-addon-user"}[deployment.Name]
-		if got := deployment.Spec.Template.Spec.ServiceAccountName; got != want {
-			t.Errorf("%s runs as %q, want %q", deployment.Name, got, want)
 		}
 	}
 }
