@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -163,34 +162,5 @@ func compare(t *testing.T, cluster string, requests []suite.Request) {
 				}
 			}
 		})
-	}
-}
-
-// TestEarlyAnswersEnd sends bodies that the kube-apiserver answers before it has
-// read them; every answer must come to its end nevertheless. It disturbs nothing:
-// what it sends is refused.
-func TestEarlyAnswersEnd(t *testing.T) {
-	releaseOnNodes(t)
-	const workers, each = 8, 25
-	cluster := installed.Clusters[0]
-	r := suite.Request{Method: http.MethodPatch, Path: "/api/v1/namespaces/default/configmaps/kube-root-ca.crt?dryRun=All", Header: suite.Content("text/plain")}
-	for _, endpoint := range installed.Endpoints(cluster) {
-		for _, size := range []int{2, 300 << 10} {
-			t.Run(fmt.Sprint(endpoint.Name, "/", size), func(t *testing.T) {
-				r.Body = strings.Repeat("x", size)
-				var wg sync.WaitGroup
-				for range workers {
-					wg.Go(func() {
-						for range each {
-							if got, err := suite.Ask(t.Context(), endpoint.Cfg, r); err != nil || got.Code != http.StatusUnsupportedMediaType {
-								t.Errorf("answered %d, %v; want 415", got.Code, err)
-								return
-							}
-						}
-					})
-				}
-				wg.Wait()
-			})
-		}
 	}
 }

@@ -72,34 +72,32 @@
 //
 // A user's requests:
 //
-//   - answers_test.go: the same answers as the kube-apiserver's. errors_test.go: 401,
-//     403, 404, and paths as they were sent.
-//   - scenarios_test.go: exec, port-forward, kubectl. kinds_test.go: proxy subresources.
-//   - hubuser_test.go, audit_test.go: users of the hub, and what audit logs say.
+//   - answers_test.go: the same answers as the kube-apiserver's.
+//   - scenarios_test.go: exec, port-forward, kubectl.
+//   - hubuser_test.go: users of the hub, and what audit logs say.
 //     localcluster_test.go: the hub as its own managed cluster.
-//   - fleet_test.go, fleetclients_test.go: lists, writes, streams and discovery of fleet
-//     views. fleetwatch_test.go, fleetaway_test.go: informers of them. fleetviews_test.go: their
-//     clusters, which freeze, and rights. fleetthird_test.go: a member that joins, leaves and
-//     refuses. fleetolder_test.go: a member of
-//     another version. fleetkubectl_test.go, fleetkubectlobjects_test.go, fleetkubectlreads_test.go,
-//     fleetkubectlwrites_test.go: every command of kubectl with NAME@CLUSTER.
+//   - fleet_test.go, fleetclients_test.go: lists, writes, streams and discovery of fleet views.
+//     fleetwatch_test.go: informers of them. fleetviews_test.go: their clusters, which
+//     freeze, and rights. fleetthird_test.go: a member that joins, leaves and refuses.
+//     fleetolder_test.go: a member of another version. fleetkubectl_test.go,
+//     fleetkubectlobjects_test.go, fleetkubectlreads_test.go, fleetkubectlwrites_test.go: every
+//     command of kubectl with NAME@CLUSTER.
 //   - karmada_test.go: Karmada's documentation, command by command, on the hub.
 //   - sessions_test.go, recordings_test.go: what users have open, and what is recorded of it.
 //   - services_test.go: Services of managed clusters.
 //   - clients_test.go, plugin_test.go, clusterprofile_test.go: Go clients, the kubectl
-//     plugin, ClusterProfiles. passes_test.go: passes. goneclients_test.go: clients that leave without a word.
+//     plugin, ClusterProfiles. passes_test.go: passes.
 //   - kubernetes_test.go, kubernetesspecs_test.go: Kubernetes' own specs.
 //   - readme_test.go: the commands of README.md. examples_test.go, exampleservices_test.go: those
 //     of the examples.
-//   - bundle_test.go, brokenbundle_test.go: kubectl clusterproxy bundle, and whether a fault
-//     is found with it.
+//   - bundle_test.go: kubectl clusterproxy bundle.
 //
 // The addon's life:
 //
 //   - lifecycle_test.go, addonmanagers_test.go: agents, proxy servers and addon
 //     managers that come and go, and the configuration. away_test.go: what kubectl says of a
-//     cluster without agents. nodes_test.go: entrypoints and
-//     clusters that leave, with what else only real nodes show.
+//     cluster without agents. nodes_test.go:
+//     entrypoints and clusters that leave, with what else only real nodes show.
 //   - deploymentconfig_test.go: settings of one cluster. portforward_test.go: agents in
 //     PortForward mode.
 //   - monitoring_test.go, prometheus_test.go: a Prometheus with the chart's alerts and

@@ -16,9 +16,6 @@ import (
 	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
 	"open-cluster-management.io/cluster-proxy/test/lab"
 	"open-cluster-management.io/cluster-proxy/test/testkit/long"
-	"open-cluster-management.io/cluster-proxy/test/testkit/plainhttp"
-	"open-cluster-management.io/cluster-proxy/test/testkit/ports"
-	"open-cluster-management.io/cluster-proxy/test/testkit/program"
 )
 
 // managedPrometheus scrapes itself.
@@ -116,31 +113,4 @@ func runKubectl(t *testing.T, cache, kubeconfig, input string, args ...string) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("kubectl %q: %v\n%s", args, err, out)
 	}
-}
-
-// TestDatabaseExample reaches a TCP Service at the port of the example's program. It
-// disturbs nothing.
-func TestDatabaseExample(t *testing.T) {
-	long.Test(t)
-	releaseOnNodes(t)
-	needNodes(t)
-	cluster := installed.Clusters[0]
-	dir := t.TempDir()
-	for file, content := range map[string]string{"token": installed.HubToken, "ca.crt": string(installed.HubCA)} {
-		if err := os.WriteFile(filepath.Join(dir, file), []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(dir, "database"), "../../examples/database").CombinedOutput(); err != nil {
-		t.Fatalf("building the example: %v\n%s", err, out)
-	}
-	address := fmt.Sprintf("127.0.0.1:%d", ports.Take(t))
-	running := program.Start(t, "database", exec.Command(filepath.Join(dir, "database"), "--proxy="+installed.ProxyAPI, "--ca="+filepath.Join(dir, "ca.crt"),
-		"--token-file="+filepath.Join(dir, "token"), "--target=web.default.svc."+cluster+":80", "--listen="+address))
-	running.Await(t, "an answer of the Service", func() error {
-		if body, err := plainhttp.Get(t.Context(), "http://"+address); err != nil || !strings.Contains(body, cluster) {
-			return fmt.Errorf("answered %q, %v; want %s in it", body, err, cluster)
-		}
-		return nil
-	})
 }

@@ -1,8 +1,10 @@
 package e2e
 
 import (
+	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"os"
@@ -18,6 +20,29 @@ import (
 	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
 	"open-cluster-management.io/cluster-proxy/test/testkit/long"
 )
+
+// auditEvents are the events with one Audit-ID in the audit log of a managed
+// kube-apiserver.
+func auditEvents(cluster, id string) ([]map[string]any, error) {
+	f, err := os.Open(installed.AuditLog[cluster])
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	var events []map[string]any
+	lines := bufio.NewScanner(f)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		var event map[string]any
+		if !bytes.Contains(lines.Bytes(), []byte(id)) {
+			continue // decoding all of them takes seconds
+		}
+		if json.Unmarshal(lines.Bytes(), &event) == nil && event["auditID"] == id {
+			events = append(events, event)
+		}
+	}
+	return events, lines.Err()
+}
 
 // TestManagedClusterKnowsTheHubUser finds the user of the hub in the managed
 // cluster's audit log, and the user's token nowhere in it. It disturbs nothing: it

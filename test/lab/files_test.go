@@ -7,38 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 )
-
-func TestSyncFiles(t *testing.T) {
-	dir := t.TempDir()
-	read := func() map[string]string {
-		got := map[string]string{}
-		for _, name := range []string{"a", "b", "sub/c"} {
-			if content, err := os.ReadFile(filepath.Join(dir, name)); err == nil {
-				got[name] = string(content)
-			}
-		}
-		return got
-	}
-	for _, want := range []map[string]string{
-		{"a": "1", "b": "1"},
-		{"a": "2", "sub/c": "1"}, // one changed, one gone, one in a folder
-		{},
-	} {
-		files := map[string][]byte{}
-		for name, content := range want {
-			files[name] = []byte(content)
-		}
-		if err := syncFiles(dir, files); err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(want, read()); diff != "" {
-			t.Errorf("difference (-want +got):\n%s", diff)
-		}
-	}
-}
 
 // The key of the programs' folder changes with what they are built from.
 func TestAssetsKey(t *testing.T) {
@@ -101,37 +70,5 @@ func TestDownSparesOtherProcesses(t *testing.T) {
 	}
 	if _, err := os.Stat(dir); !os.IsNotExist(err) {
 		t.Errorf("the folder of the dead lab is still there: %v", err)
-	}
-}
-
-// Files that a lab in the background leaves beside its folder never have the folder's
-// own name.
-func TestFilesBesideTheLab(t *testing.T) {
-	for _, dir := range []string{"/x/lab", "/x/run/", "/x/lab.json"} {
-		for _, file := range []string{stateFile(dir), programFile(dir)} {
-			if file == filepath.Clean(dir) || filepath.Dir(file) != filepath.Dir(filepath.Clean(dir)) {
-				t.Errorf("beside %s there is %s", dir, file)
-			}
-		}
-	}
-}
-
-func TestReleases(t *testing.T) {
-	t.Setenv(ReleaseVariable, "")
-	for _, test := range []struct {
-		asked     Release
-		env, want string
-		wantErr   bool
-	}{
-		{"", "", string(OCMCurrent), false},
-		{"", "0.16.0", "0.16.0", false},
-		{OCMCurrent, "0.16.0", string(OCMCurrent), false},
-		{"0.15.0", "", "", true},
-	} {
-		t.Setenv(ReleaseVariable, test.env)
-		got, err := test.asked.find()
-		if got.version != test.want || (err != nil) != test.wantErr {
-			t.Errorf("for %q and %s=%q: release %q, %v; want %q", test.asked, ReleaseVariable, test.env, got.version, err, test.want)
-		}
 	}
 }

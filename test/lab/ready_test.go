@@ -3,7 +3,6 @@ package lab
 import (
 	"bytes"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -86,66 +85,6 @@ func TestFindReady(t *testing.T) {
 	}
 }
 
-// TestWhatIsNoProgram has a folder and a file that cannot be run where programs are looked for.
-func TestWhatIsNoProgram(t *testing.T) {
-	dir := fakes(t, versions)
-	if err := os.Chmod(filepath.Join(dir, "helm"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Remove(filepath.Join(dir, "kwok")); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Mkdir(filepath.Join(dir, "kwok"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if got := findReady(t.Context(), modules, []string{dir}, io.Discard); got["helm"] != "" || got["kwok"] != "" || got["etcd"] == "" {
-		t.Errorf("found %v, want neither helm nor kwok", got)
-	}
-}
-
-// TestFoldersAreNamed has programs in PATH only, and then where somebody named them.
-func TestFoldersAreNamed(t *testing.T) {
-	t.Setenv("PATH", fakes(t, versions))
-	t.Setenv(BinVariable, "")
-	t.Setenv(EnvtestVariable, "")
-	if folders := readyFolders(); len(folders) > 0 {
-		t.Errorf("folders are %q, want none", folders)
-	}
-	t.Setenv(BinVariable, "/a"+string(filepath.ListSeparator)+"/b")
-	t.Setenv(EnvtestVariable, "/c")
-	if diff := cmp.Diff([]string{"/a", "/b", "/c"}, readyFolders()); diff != "" {
-		t.Errorf("folders (-want +got):\n%s", diff)
-	}
-}
-
-// TestLinkReady wants a folder with each program: the one that was found, or else the one that
-// is built. Another set has another folder, so that a lab that runs keeps its programs.
-func TestLinkReady(t *testing.T) {
-	built := filepath.Join(t.TempDir(), "assets-1")
-	all := slices.Sorted(maps.Keys(versions))
-	ready := findReady(t.Context(), modules, []string{fakes(t, with(versions, "helm", ""))}, io.Discard)
-	dir, err := linkReady(built, all, ready)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name := range versions {
-		want := ready[name]
-		if name == "helm" {
-			want = filepath.Join(built, name)
-		}
-		if got, err := os.Readlink(filepath.Join(dir, name)); err != nil || got != want {
-			t.Errorf("%s leads to %q, %v; want %q", name, got, err, want)
-		}
-	}
-	if again, err := linkReady(built, all, ready); err != nil || again != dir {
-		t.Errorf("the same programs are in %q, %v; want %q", again, err, dir)
-	}
-	delete(ready, "kwok")
-	if other, err := linkReady(built, all, ready); err != nil || other == dir {
-		t.Errorf("other programs are in %q too, %v", other, err)
-	}
-}
-
 // TestQuestionsFitTheModules wants the versions that are accepted to be those that are built.
 func TestQuestionsFitTheModules(t *testing.T) {
 	for name, test := range map[string]struct{ folder, module, says string }{
@@ -188,23 +127,6 @@ func TestBuiltProgramsFit(t *testing.T) {
 			if file, err := os.Readlink(ready.path(name)); err != nil || file != filepath.Join(built.dir, name) {
 				t.Errorf("%s is %q, %v; want the one in %s", name, file, err, built.dir)
 			}
-		}
-	}
-}
-
-func TestCompiling(t *testing.T) {
-	c := &compiling{total: 3}
-	for _, step := range []struct{ output, progress, said string }{
-		{"go: downloading a.b/c v1.0.0\n", ", 0 of 3 packages", "go: downloading a.b/c v1.0.0\n"},
-		{"errors\ngolang.org/x/net/ht", ", 1 of 3 packages", "go: downloading a.b/c v1.0.0\ngolang.org/x/net/ht"},
-		{"tp2\n# a.b/c\nc.go:1:2: wrong\n", ", 2 of 3 packages", "go: downloading a.b/c v1.0.0\n# a.b/c\nc.go:1:2: wrong\n"},
-		{"a.b/c_d/v2\n", ", linking", "go: downloading a.b/c v1.0.0\n# a.b/c\nc.go:1:2: wrong\n"},
-	} {
-		if _, err := io.WriteString(c, step.output); err != nil {
-			t.Fatal(err)
-		}
-		if c.progress() != step.progress || c.said() != step.said {
-			t.Errorf("after %q: %q and %q, want %q and %q", step.output, c.progress(), c.said(), step.progress, step.said)
 		}
 	}
 }

@@ -52,20 +52,6 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// TestJudgeNew has two failures and looks between them: each is told once.
-func TestJudgeNew(t *testing.T) {
-	now := time.Now()
-	c := &client{name: "get", cluster: "cluster1", way: request}
-	for _, want := range []string{"first", "second", ""} {
-		if want != "" {
-			c.note(now, now, errors.New(want))
-		}
-		if got := strings.Join(c.judgeNew(nil), " and "); want == "" && got != "" || want != "" && !strings.HasSuffix(got, ": "+want) {
-			t.Errorf("%q is told, want %q", got, want)
-		}
-	}
-}
-
 // TestGaps has watches that lack events: nothing excuses that but a restart of a kube-apiserver,
 // and that a view's only.
 func TestGaps(t *testing.T) {

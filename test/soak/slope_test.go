@@ -87,34 +87,3 @@ func TestSurvivors(t *testing.T) {
 		t.Error("samples of the first quarters only: no error")
 	}
 }
-
-// TestConnectionsMove has two processes. Connections that move from one to the other are no growth, and
-// those that only one of them keeps are.
-func TestConnectionsMove(t *testing.T) {
-	for name, tc := range map[string]struct {
-		other func(minute int) float64
-		want  int
-	}{
-		"they move":       {func(minute int) float64 { return float64(75 - minute) }, 0},
-		"the other stays": {func(int) float64 { return 75 }, 1},
-	} {
-		t.Run(name, func(t *testing.T) {
-			began := time.Now()
-			var samples []sample
-			for minute := range 40 {
-				for process, took := range map[string]float64{"a/1": float64(75 + minute), "b/1": tc.other(minute)} {
-					s := sample{at: began.Add(time.Duration(minute) * time.Minute), kind: "proxy server", process: process}
-					s.took[sockets] = took
-					samples = append(samples, s)
-				}
-			}
-			trends, err := trendsOf(samples, began, began.Add(40*time.Minute))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got := growing(trends); len(got) != tc.want {
-				t.Errorf("growing: %q, want %d", got, tc.want)
-			}
-		})
-	}
-}
