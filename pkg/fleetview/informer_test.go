@@ -1,9 +1,7 @@
 package fleetview
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -14,7 +12,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/dynamic/dynamicinformer"
@@ -119,54 +116,6 @@ func TestInformers(t *testing.T) {
 				t.Errorf("the member was asked %q for %q, want a watch in %q", last.url, got, test.asked)
 			}
 		})
-	}
-}
-
-// TestWatchAsTable watches as kubectl get -w does.
-func TestWatchAsTable(t *testing.T) {
-	a, b := newCluster("a", shop+"/x"), newCluster("b", shop+"/x")
-	a.columns, b.columns = []string{"Ready"}, []string{"Ready"}
-	h := New(Options{})
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { h.Serve(w, r, testView(a, b)) }))
-	defer server.Close()
-	const accept = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json"
-	list := h.getList(t, testView(a, b), shop, "Accept", accept)
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+shop+"?watch=true&resourceVersion="+list.list.Metadata.ResourceVersion, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.Header.Set("Accept", accept)
-	response, err := server.Client().Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	lines := bufio.NewScanner(response.Body)
-	next := func() (headers []metav1.TableColumnDefinition, row string) {
-		t.Helper()
-		if !lines.Scan() {
-			t.Fatalf("the stream has ended: %v", lines.Err())
-		}
-		var event struct {
-			Type   string
-			Object metav1.Table
-		}
-		if err := json.Unmarshal(lines.Bytes(), &event); err != nil || len(event.Object.Rows) != 1 {
-			t.Fatalf("event %s: got error %v, want one row", lines.Bytes(), err)
-		}
-		return event.Object.ColumnDefinitions, fmt.Sprint(event.Type, event.Object.Rows[0].Cells)
-	}
-	a.set(shop+"/x", nil)
-	headers, row := next()
-	if diff := cmp.Diff(list.list.ColumnDefinitions, headers); diff != "" {
-		t.Errorf("headers, those of the list (-want +got):\n%s", diff)
-	}
-	if want := "MODIFIED[a x ready]"; row != want {
-		t.Errorf("got row %q, want %q", row, want)
-	}
-	b.set(shop+"/new", nil)
-	if headers, row := next(); headers != nil || row != "ADDED[b new ready]" {
-		t.Errorf("got row %q with headers %v, want ADDED[b new ready] without", row, headers)
 	}
 }
 

@@ -1,10 +1,8 @@
 package merge
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
-	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -65,17 +63,4 @@ func pod(i int) corev1.Pod {
 		p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: condition, Status: corev1.ConditionTrue, LastTransitionTime: created})
 	}
 	return p
-}
-
-// podList returns a PodList in JSON.
-func podList(tb testing.TB, n int) []byte {
-	tb.Helper()
-	document, err := json.Marshal(corev1.PodList{
-		TypeMeta: metav1.TypeMeta{Kind: "PodList", APIVersion: "v1"}, ListMeta: metav1.ListMeta{ResourceVersion: "200000"}, Items: pods(n),
-	})
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Logf("%d pods have %d bytes each", n, len(document)/n)
-	return document
 }
