@@ -78,8 +78,7 @@
 //     localcluster_test.go: the hub as its own managed cluster.
 //   - fleet_test.go, fleetclients_test.go: lists, writes, streams and discovery of fleet views.
 //     fleetwatch_test.go: informers of them. fleetviews_test.go: their clusters, which
-//     freeze, and rights. fleetthird_test.go: a member that joins, leaves and refuses.
-//     fleetolder_test.go: a member of another version. fleetkubectl_test.go,
+//     freeze, and rights. fleetolder_test.go: a member of another version. fleetkubectl_test.go,
 //     fleetkubectlobjects_test.go, fleetkubectlreads_test.go, fleetkubectlwrites_test.go: every
 //     command of kubectl with NAME@CLUSTER.
 //   - karmada_test.go: Karmada's documentation, command by command, on the hub.
@@ -94,9 +93,8 @@
 //
 // The addon's life:
 //
-//   - lifecycle_test.go, addonmanagers_test.go: agents, proxy servers and addon
-//     managers that come and go, and the configuration. away_test.go: what kubectl says of a
-//     cluster without agents. nodes_test.go:
+//   - lifecycle_test.go: agents and proxy servers that come and go, and the configuration.
+//     away_test.go: what kubectl says of a cluster without agents. nodes_test.go:
 //     entrypoints and clusters that leave, with what else only real nodes show.
 //   - deploymentconfig_test.go: settings of one cluster. portforward_test.go: agents in
 //     PortForward mode.

@@ -24,13 +24,12 @@ import (
 const localCluster = "local-cluster"
 
 // TestHubIsItsOwnCluster has the hub join itself. Its users are themselves there,
-// by what the cluster is and not by what it is called. As a third cluster it joins and
-// leaves the view of all. It disturbs the hub, which is a managed cluster for a while.
+// by what the cluster is and not by what it is called. It disturbs the hub, which is a
+// managed cluster for a while.
 func TestHubIsItsOwnCluster(t *testing.T) {
 	long.Test(t)
 	releaseOnNodes(t)
 	installed.NeedLab(t, "has the hub join itself")
-	third := beforeThird(t)
 	if err := installed.Lab.JoinHub(t.Context(), localCluster); err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +64,6 @@ func TestHubIsItsOwnCluster(t *testing.T) {
 		admin.Host += "/apis/clusterproxy.open-cluster-management.io/v1alpha1/clusters/" + localCluster + "/proxy"
 		hubUserIs(t, admin, "admin", "system:masters")
 	})
-	t.Run("view", third.joined)
 	t.Run("restarts", testOwnAgentRestarts)
 	if onNodes {
 		t.Run("uninstall", func(t *testing.T) {
@@ -76,10 +74,6 @@ func TestHubIsItsOwnCluster(t *testing.T) {
 		})
 		return
 	}
-	t.Run("leaves the view", func(t *testing.T) {
-		leave(t)
-		third.left(t)
-	})
 }
 
 // awaitOwnAgents waits until the hub's own agents of before it was known as the hub's
