@@ -113,10 +113,6 @@ e2e-skew: ## Run the scenarios of fleet views in a lab in which one cluster's ku
 e2e-faults: ## Break the network between a cluster and the hub in many ways; writes test/e2e/faults.txt
 	E2E_NODES=1 E2E_FAULTS=$(CURDIR)/test/e2e/faults.txt go test -v -count=1 -timeout=40m -run TestFaults $(TESTFLAGS) ./test/e2e
 
-.PHONY: e2e-alerts
-e2e-alerts: ## Make every alert of the chart fire and end in a lab; writes test/e2e/alerts.txt
-	E2E_ALERTS=$(CURDIR)/test/e2e/alerts.txt go test -v -count=1 -timeout=40m -run 'TestAlerts$$' $(TESTFLAGS) ./test/e2e
-
 .PHONY: e2e-kubernetes
 e2e-kubernetes: ## Run Kubernetes' own specs of the API and of kubectl, straight and through every endpoint (as e2e); writes test/e2e/kubernetes.txt
 	E2E_NODES=1 E2E_KUBERNETES=$(CURDIR)/test/e2e/kubernetes.txt go test -v -count=1 -timeout=90m -run TestKubernetesSpecs $(TESTFLAGS) ./test/e2e
