@@ -82,7 +82,7 @@
 //     fleetkubectlobjects_test.go, fleetkubectlreads_test.go, fleetkubectlwrites_test.go: every
 //     command of kubectl with NAME@CLUSTER.
 //   - karmada_test.go: Karmada's documentation, command by command, on the hub.
-//   - sessions_test.go, recordings_test.go: what users have open, and what is recorded of it.
+//   - recordings_test.go, sessions_test.go: what users have open, and what is recorded of it.
 //   - services_test.go: Services of managed clusters.
 //   - clients_test.go, plugin_test.go, clusterprofile_test.go: Go clients, the kubectl
 //     plugin, ClusterProfiles. passes_test.go: passes.

@@ -130,40 +130,6 @@ func TestAddonDeletion(t *testing.T) {
 	suite.Eventually(t, cluster+" reachable", func() error { return installed.Reachable(t.Context(), cluster) })
 }
 
-// TestEntrypointsReachTheManifestWork changes where agents dial the hub. It
-// disturbs all clusters: their agents are replaced, and back.
-func TestEntrypointsReachTheManifestWork(t *testing.T) {
-	long.Test(t)
-	cluster := installed.Clusters[0]
-	for _, test := range []struct {
-		name, patch string
-		want        []string
-	}{
-		{"hostname", `{"spec":{"proxyServer":{"entrypoint":{"type":"Hostname","hostname":{"value":"tunnel.example.com"},"port":8443,"loadBalancerService":null}}}}`,
-			[]string{"--proxy-server-host=tunnel.example.com", "--proxy-server-port=8443"}},
-		{"port forward", `{"spec":{"proxyServer":{"entrypoint":{"type":"PortForward","hostname":null}}}}`,
-			[]string{"--proxy-server-host=127.0.0.1", "--enable-port-forward-proxy=true", "cluster-proxy-hub-kubeconfig"}},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			if err := installed.PatchConfiguration(t, test.patch); err != nil {
-				t.Fatal(err)
-			}
-			suite.Eventually(t, "the ManifestWork to follow", func() error {
-				work, err := installed.DeployWork(t.Context(), cluster)
-				if err != nil {
-					return err
-				}
-				for _, want := range test.want {
-					if !strings.Contains(work, want) {
-						return fmt.Errorf("the work does not hold %q", want)
-					}
-				}
-				return nil
-			})
-		})
-	}
-}
-
 // TestLoadBalancerEntrypoint gives a load balancer two addresses, one after the
 // other. It disturbs all clusters: their agents are replaced, and back.
 func TestLoadBalancerEntrypoint(t *testing.T) {

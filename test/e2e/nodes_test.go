@@ -72,7 +72,7 @@ func TestExecStdinEnds(t *testing.T) {
 	})
 }
 
-// TestCopy copies 1 GiB out of a pod and into one with kubectl cp. It disturbs
+// TestCopy copies 256 MiB out of a pod and into one with kubectl cp. It disturbs
 // nothing but the disk of one pod.
 func TestCopy(t *testing.T) {
 	needNodes(t)
@@ -93,22 +93,22 @@ func TestCopy(t *testing.T) {
 		sum, _, _ := strings.Cut(run("exec", pod, "--", "sha256sum", file), " ")
 		return sum
 	}
-	run("exec", pod, "--", "sh", "-c", "dd if=/dev/urandom of=/big bs=1M count=1024 2>/dev/null")
+	run("exec", pod, "--", "sh", "-c", "dd if=/dev/urandom of=/big bs=1M count=256 2>/dev/null")
 	t.Cleanup(func() {
 		_, _ = installed.Kubectl(context.Background(), cluster, "", "exec", pod, "--", "rm", "-f", "/big", "/back")
 	})
 	local := filepath.Join(t.TempDir(), "big")
 	began := time.Now()
 	run("cp", "default/"+pod+":/big", local, "--retries=0")
-	t.Logf("1 GiB out in %s", time.Since(began).Round(time.Second))
+	t.Logf("256 MiB out in %s", time.Since(began).Round(time.Second))
 	file, err := os.Open(local)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer file.Close()
 	hash := sha256.New()
-	if n, err := io.Copy(hash, file); err != nil || n != 1<<30 {
-		t.Fatalf("copied %d bytes, %v; want 1 GiB", n, err)
+	if n, err := io.Copy(hash, file); err != nil || n != 256<<20 {
+		t.Fatalf("copied %d bytes, %v; want 256 MiB", n, err)
 	}
 	want := hex.EncodeToString(hash.Sum(nil))
 	if got := sumInPod("/big"); got != want {
@@ -116,7 +116,7 @@ func TestCopy(t *testing.T) {
 	}
 	began = time.Now()
 	run("cp", local, "default/"+pod+":/back")
-	t.Logf("1 GiB in in %s", time.Since(began).Round(time.Second))
+	t.Logf("256 MiB in in %s", time.Since(began).Round(time.Second))
 	if got := sumInPod("/back"); got != want {
 		t.Errorf("into the pod: SHA-256 is %s here and %s there", want, got)
 	}

@@ -60,24 +60,6 @@ func wantCAs(t *testing.T, hub, agents pki.KeyPair) {
 	}
 }
 
-// TestProvidedCAs has an administrator provide both CAs. It disturbs all
-// clusters: every certificate is issued again.
-func TestProvidedCAs(t *testing.T) {
-	long.Test(t)
-	installed.NeedLab(t, "needs kubelets that hand on a Secret in seconds")
-	if onNodes {
-		t.Skip("needs kubelets that take seconds and not minutes to hand on a Secret")
-	}
-	hub, agents := giveCA(t, "e2e-hub"), giveCA(t, "e2e-agents")
-	if err := installed.PatchConfiguration(t, `{"spec":{"authentication":{"signer":{"type":"Provided"}}}}`); err == nil {
-		t.Error("type Provided without Secrets is accepted")
-	}
-	if err := installed.PatchConfiguration(t, `{"spec":{"authentication":{"signer":{"type":"Provided","provided":{"hubCASecretName":"e2e-hub","agentCASecretName":"e2e-agents"}}}}}`); err != nil {
-		t.Fatal(err)
-	}
-	wantCAs(t, hub, agents)
-}
-
 // TestCertManager plays cert-manager, of which the hub has the definitions only:
 // what is asked for is checked by the kube-apiserver against their schemas. It
 // disturbs all clusters: every certificate is issued again, twice.

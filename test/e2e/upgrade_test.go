@@ -2,8 +2,6 @@ package e2e
 
 import (
 	"cmp"
-	"context"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,10 +12,8 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 
-	"open-cluster-management.io/cluster-proxy/pkg/identity"
 	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
 	"open-cluster-management.io/cluster-proxy/test/lab"
 	"open-cluster-management.io/cluster-proxy/test/testkit/long"
@@ -65,38 +61,6 @@ func TestNodeDrain(t *testing.T) {
 				}
 			}
 		}
-		return nil
-	})
-}
-
-// TestProxyServersAreScaled scales proxy servers up and down under traffic. It
-// disturbs all clusters: proxy servers come and go.
-func TestProxyServersAreScaled(t *testing.T) {
-	long.Test(t)
-	needNodes(t)
-	scale := func(replicas int) {
-		t.Helper()
-		patch := fmt.Appendf(nil, `{"spec":{"proxyServer":{"replicas":%d}}}`, replicas)
-		if _, err := installed.Configuration.Patch(context.Background(), identity.AddonName, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		suite.Eventually(t, fmt.Sprint(replicas, " proxy servers"), func() error {
-			deployment, err := installed.Hub.AppsV1().Deployments(installed.Namespace).Get(context.Background(), "cluster-proxy", metav1.GetOptions{})
-			if err != nil {
-				return err
-			}
-			if int(*deployment.Spec.Replicas) != replicas {
-				return fmt.Errorf("%d are wanted", *deployment.Spec.Replicas)
-			}
-			return suite.RolledOut(deployment)
-		})
-	}
-	scale(1)
-	t.Cleanup(func() { scale(2) })
-	installed.UnderTraffic(t, suite.Asked, func() []suite.Disruption {
-		scale(3)
-		installed.Settle(t)
-		scale(2)
 		return nil
 	})
 }

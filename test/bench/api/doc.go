@@ -4,6 +4,6 @@
 // Files:
 //
 //	api_test.go      the rows, and those of requests and watches
-//	stalled_test.go  large answers, and users beside others who read nothing
+//	bulk_test.go     large answers
 //	figures_test.go  target figures, and the table
 package api
