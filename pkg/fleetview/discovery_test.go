@@ -221,7 +221,7 @@ func TestDiscoveryNegotiation(t *testing.T) {
 		"application/vnd.kubernetes.protobuf": fleet.JSONType,
 		clientdiscovery.AcceptV2 + "," + fleet.JSONType:                             clientdiscovery.AcceptV2,
 		clientdiscovery.AcceptV2NoPeer + "," + fleet.JSONType:                       clientdiscovery.AcceptV2,
-		"application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList":                                               "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList",
+		"application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList": "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList",
 		fleet.JSONType + ";g=apidiscovery.k8s.io;v=v9;as=APIGroupDiscoveryList,*/*": fleet.JSONType,
 	} {
 		response := ask(t, d, discoveryView(), members, "/apis", "Accept", accept)

@@ -428,18 +428,3 @@ func TestUsualPages(t *testing.T) {
 		check("when a has nothing", "/api/v1/pods?limit=10", 1)
 	})
 }
-
-func TestTokenOfOtherReplica(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a, b := newCluster("a", pods(2)...), newCluster("b", pods(2)...)
-		first := New(Options{}).getList(t, testView(a, b), "/api/v1/pods?limit=3")
-		second := New(Options{}).getList(t, testView(a, b), "/api/v1/pods?limit=3&continue="+first.list.Metadata.Continue)
-		if got := namesOf([]response{first, second}); len(got) != 4 || second.list.Metadata.Continue != "" {
-			t.Errorf("got %q, want all", got)
-		}
-		token, err := version.ParseContinue(first.list.Metadata.Continue)
-		if err != nil || token.Next != "b" || token.Kind != "PodList" {
-			t.Errorf("got token %+v, %v", token, err)
-		}
-	})
-}

@@ -2,7 +2,6 @@ package fleetview
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -11,10 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fleet"
-	"open-cluster-management.io/cluster-proxy/test/testkit/long"
 )
 
 // over serves a view over HTTP.
@@ -109,25 +105,6 @@ type beginWriter struct {
 func (w *beginWriter) Write(p []byte) (int, error) {
 	w.begin()
 	return w.ResponseWriter.Write(p)
-}
-
-// TestHugePage has members whose objects do not fit in memory on one page.
-func TestHugePage(t *testing.T) {
-	long.Test(t)
-	var clusters []*cluster
-	want := []string{}
-	for i, n := range []int{1, 17} {
-		c := newCluster(fmt.Sprintf("c%d", i))
-		for j := range n {
-			c.set(fmt.Sprintf("%s/p%02d", shop, j), object{"spec": map[string]any{"x": strings.Repeat("x", 1<<20)}})
-			want = append(want, fmt.Sprintf("p%02d@%s", j, c.name))
-		}
-		clusters = append(clusters, c)
-	}
-	got := New(Options{}).pages(t, testView(clusters...), 500)
-	if diff := cmp.Diff(want, namesOf(got)); diff != "" || len(got) != 2 {
-		t.Errorf("got %d pages, want 2; names (-want +got):\n%s", len(got), diff)
-	}
 }
 
 // TestClientGoes ends requests of members when the client has gone.

@@ -4,13 +4,11 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
-	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -112,59 +110,6 @@ func (d *demo) showExample(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// showAudit sends one request to each cluster through the proxy API and finds
-// it again in that cluster's own audit log.
-func (d *demo) showAudit(ctx context.Context) error {
-	for _, cluster := range clusters {
-		cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
-			&clientcmd.ClientConfigLoadingRules{ExplicitPath: d.kubeconfig}, &clientcmd.ConfigOverrides{CurrentContext: cluster}).ClientConfig()
-		if err != nil {
-			return err
-		}
-		event, err := d.getAudited(ctx, cfg, cluster)
-		if err != nil {
-			return err
-		}
-		fmt.Fprintf(d.out, "  %s's API server: %s\n", cluster, event)
-	}
-	return nil
-}
-
-func (d *demo) findAudit(ctx context.Context, cluster, id string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	for {
-		raw, err := os.ReadFile(d.lab.AuditLog(cluster))
-		if err != nil {
-			return "", err
-		}
-		for line := range bytes.Lines(raw) {
-			var event struct {
-				AuditID, RequestURI, Verb, UserAgent string
-				SourceIPs                            []string
-				User                                 struct{ Username string }
-				ImpersonatedUser                     *struct {
-					Username string
-					Groups   []string
-				}
-				ResponseStatus struct{ Code int }
-			}
-			if json.Unmarshal(line, &event) == nil && event.AuditID == id && event.ResponseStatus.Code != 0 {
-				user := event.User.Username
-				if as := event.ImpersonatedUser; as != nil {
-					user = fmt.Sprintf("%s of groups %s (told by %s)", as.Username, strings.Join(as.Groups, ", "), user)
-				}
-				return fmt.Sprintf("%s %s by %s, path %s, answered %d", event.Verb, event.RequestURI, user, strings.Join(event.SourceIPs, " → "), event.ResponseStatus.Code), nil
-			}
-		}
-		select {
-		case <-ctx.Done():
-			return "", fmt.Errorf("request %s is not in the audit log of %s", id, cluster)
-		case <-time.After(200 * time.Millisecond):
-		}
-	}
 }
 
 func touchConfigMap(ctx context.Context, cs *kubernetes.Clientset, name string, generation int) error {

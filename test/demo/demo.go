@@ -80,7 +80,6 @@ func (d *demo) run(ctx context.Context) (err error) {
 		{"A user of the hub, with nothing but her kubeconfig of the hub", d.showHubUser},
 		{"The same user, on all clusters at once", d.showFleet},
 		{"A Go program that overrides its dialer", d.showExample},
-		{"What the managed API servers saw", d.showAudit},
 	} {
 		d.step++
 		fmt.Fprintf(d.out, "\n=== %d. %s  [%s]\n", d.step, step.title, time.Since(d.started).Round(time.Second))

@@ -1,19 +1,12 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"crypto/x509/pkix"
 	"fmt"
-	"io/fs"
-	"net/http"
-	"os"
 	"path/filepath"
 	"strings"
 
-	"github.com/google/uuid"
-	authenticationv1 "k8s.io/api/authentication/v1"
-	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -74,27 +67,6 @@ func (d *demo) showHubUser(ctx context.Context) error {
 				return fmt.Errorf("%q is not in what kubectl %s said", command.want, strings.Join(command.args, " "))
 			}
 		}
-		if err := d.showHubUserAudited(ctx, d.hubKubeconfig, cluster); err != nil {
-			return err
-		}
-	}
-	return d.showHubToken(ctx, hub)
-}
-
-// showHubUserAudited finds the user's name and groups in a cluster's audit log.
-func (d *demo) showHubUserAudited(ctx context.Context, kubeconfig, cluster string) error {
-	cfg, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
-	if err != nil {
-		return err
-	}
-	cfg.Host += "/apis/clusterproxy.open-cluster-management.io/v1alpha1/clusters/" + cluster + "/proxy"
-	event, err := d.getAudited(ctx, cfg, cluster)
-	if err != nil {
-		return err
-	}
-	fmt.Fprintf(d.out, "  %s's API server: %s\n", cluster, event)
-	if !strings.Contains(event, hubUser) || !strings.Contains(event, hubGroup) {
-		return fmt.Errorf("the audit log of %s does not name %s and her group", cluster, hubUser)
 	}
 	return nil
 }
@@ -157,85 +129,4 @@ func createClusterRoleBinding(ctx context.Context, cs *kubernetes.Clientset, nam
 		return nil
 	}
 	return err
-}
-
-// showHubToken sends a token of the hub to the proxy API, and then looks for it
-// in everything that the managed clusters have written.
-func (d *demo) showHubToken(ctx context.Context, hub *kubernetes.Clientset) error {
-	if _, err := hub.CoreV1().ServiceAccounts("default").Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "demo"}}, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
-		return err
-	}
-	token, err := hub.CoreV1().ServiceAccounts("default").CreateToken(ctx, "demo", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
-	if err != nil {
-		return err
-	}
-	for _, cluster := range clusters {
-		cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
-			&clientcmd.ClientConfigLoadingRules{ExplicitPath: d.kubeconfig}, &clientcmd.ConfigOverrides{CurrentContext: cluster}).ClientConfig()
-		if err != nil {
-			return err
-		}
-		cfg.BearerToken = token.Status.Token
-		event, err := d.getAudited(ctx, cfg, cluster)
-		if err != nil {
-			return err
-		}
-		fmt.Fprintf(d.out, "  a token of the hub's service account demo; %s's API server: %s\n", cluster, event)
-		if !strings.Contains(event, "cluster:hub:system:serviceaccount:default:demo") {
-			return fmt.Errorf("the audit log of %s does not name the hub's service account", cluster)
-		}
-		files, err := d.searchManagedSide(cluster, token.Status.Token)
-		if err != nil {
-			return err
-		}
-		fmt.Fprintf(d.out, "  the token is in none of %d files of %s\n", files, cluster)
-	}
-	return nil
-}
-
-// getAudited sends a request and finds it in the cluster's audit log.
-func (d *demo) getAudited(ctx context.Context, cfg *rest.Config, cluster string) (string, error) {
-	client, err := rest.HTTPClientFor(cfg)
-	if err != nil {
-		return "", err
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, cfg.Host+"/api/v1/namespaces/default/pods", nil)
-	if err != nil {
-		return "", err
-	}
-	id := uuid.NewString()
-	req.Header.Set("Audit-ID", id)
-	resp, err := client.Do(req)
-	if err != nil {
-		return "", err
-	}
-	resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return "", fmt.Errorf("%s answered %s", cluster, resp.Status)
-	}
-	return d.findAudit(ctx, cluster, id)
-}
-
-// searchManagedSide reads every file and log of a cluster, its etcd's included.
-func (d *demo) searchManagedSide(cluster, secret string) (files int, err error) {
-	dir := filepath.Dir(filepath.Dir(d.lab.AuditLog(cluster)))
-	err = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
-		relative := strings.TrimPrefix(path, dir+"/")
-		if err != nil || !entry.Type().IsRegular() || !strings.HasPrefix(relative, cluster+"/") && !strings.HasPrefix(relative, "logs/"+cluster) {
-			return nil // files come and go while the cluster runs
-		}
-		content, err := os.ReadFile(path)
-		if err != nil {
-			return nil
-		}
-		files++
-		if bytes.Contains(content, []byte(secret)) {
-			return fmt.Errorf("the hub's token is in %s", path)
-		}
-		return nil
-	})
-	if err == nil && files == 0 {
-		return 0, fmt.Errorf("there are no files of %s in %s", cluster, dir)
-	}
-	return files, err
 }

@@ -1,3 +1,4 @@
+//   - bundle_test.go: kubectl clusterproxy bundle.
 // Package e2e holds scenarios of the addon's users, from their first request to an
 // uninstallation.
 //
@@ -87,9 +88,8 @@
 //   - clients_test.go, plugin_test.go, clusterprofile_test.go: Go clients, the kubectl
 //     plugin, ClusterProfiles. passes_test.go: passes.
 //   - kubernetes_test.go, kubernetesspecs_test.go: Kubernetes' own specs.
-//   - readme_test.go: the commands of README.md. examples_test.go, exampleservices_test.go: those
+//   - readme_test.go: the commands of README.md. examples_test.go: those
 //     of the examples.
-//   - bundle_test.go: kubectl clusterproxy bundle.
 //
 // The addon's life:
 //

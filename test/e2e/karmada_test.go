@@ -3,7 +3,6 @@ package e2e
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -258,30 +257,4 @@ func (s *karmadaShell) podOf(cluster string) string {
 		s.t.Fatalf("no pod of %s: %v", cluster, err)
 	}
 	return pods.Items[0].Name
-}
-
-// TestKarmadaAnnotation wants each object of Karmada's view to have its annotation, and a
-// right to one cluster to show that cluster's alone. It disturbs nothing.
-func TestKarmadaAnnotation(t *testing.T) {
-	releaseOnNodes(t)
-	s := newKarmadaShell(t)
-	one := installed.Clusters[1]
-	installed.MakeOnHub(t, karmadaRegistries, "ResourceRegistry", "e2e-karmada", map[string]any{
-		"targetCluster": map[string]any{"exclude": []any{"nowhere"}}, "resourceSelectors": []any{map[string]any{"apiVersion": "v1", "kind": "Pod", "namespace": "default"}}})
-	const user = "e2e-karmada-one"
-	token := installed.MakeUser(t, user, suite.Rule("search.karmada.io", "proxying/proxy", suite.AllVerbs), suite.Rule("cluster.karmada.io", "clusters/proxy", suite.ReadVerbs, one))
-	for _, cluster := range installed.Clusters {
-		installed.MayOn(t, cluster, user, suite.Rule("", "pods", suite.ReadVerbs))
-	}
-	cfg := &rest.Config{Host: s.hub.Host + karmadaProxying, BearerToken: token, TLSClientConfig: rest.TLSClientConfig{CAFile: s.hub.CAFile, CAData: s.hub.CAData}}
-	suite.Eventually(t, "the pods of "+one, func() error {
-		got, err := suite.Ask(t.Context(), cfg, suite.Request{Method: http.MethodGet, Path: "/api/v1/pods"})
-		if err != nil {
-			return err
-		}
-		if here := strings.Count(got.Body, `"resource.karmada.io/cached-from-cluster":"`+one+`"`); got.Code != http.StatusOK || here == 0 || here != strings.Count(got.Body, "cached-from-cluster") {
-			return fmt.Errorf("answered %d: %.500s", got.Code, got.Body)
-		}
-		return nil
-	})
 }

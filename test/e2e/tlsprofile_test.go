@@ -108,7 +108,6 @@ func wantTLS12(t *testing.T, want bool) {
 // all clusters: listeners refuse old clients for a while.
 func TestTLSProfile(t *testing.T) {
 	long.Test(t)
-	releaseOnNodes(t)
 	installed.NeedLab(t, "dials ports of pods and reads logs")
 	if onNodes {
 		t.Skip("needs kubelets that take seconds and not minutes to hand on a ConfigMap")
