@@ -232,69 +232,6 @@ func TestControlCarriersThatMisbehave(t *testing.T) {
 	eventually(t, "both are out of routing", func() bool { return h.registry.controls() == 0 })
 }
 
-// TestControlCarriersOfClustersThatAreNotServed are closed, and refused with a reason.
-func TestControlCarriersOfClustersThatAreNotServed(t *testing.T) {
-	clusters := &fakeClusters{uids: map[string]string{"cluster1": "uid1", "cluster2": "uid1"}}
-	h := startPreparedHub(t, pkitest.NewCA(t, "hub"), pkitest.NewCA(t, "agents"), func(s *Server) { s.conns.clusters = clusters })
-	connect := func(cluster string) (*controlAgent, error) {
-		config := h.issue(t, h.agentCA, agentCertificate(cluster, "uid1", time.Hour), time.Now())
-		return h.connectControlTLS(t, agentSpec{cluster: cluster}, config)
-	}
-	a, err := connect("cluster1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	bystander, err := connect("cluster2")
-	if err != nil {
-		t.Fatal(err)
-	}
-	clusters.change(func(f *fakeClusters) { f.uids["cluster1"] = "uid2" })
-	h.conns.look()
-	<-a.gone
-	eventually(t, "the agent is out of routing", func() bool { return !h.registry.knows("cluster1:443") })
-	if _, err := connect("cluster1"); carrier.CodeOf(err) != carrier.Denied || !strings.Contains(err.Error(), "not served") {
-		t.Errorf("coming back: %v, want %s and why", err, carrier.Denied)
-	}
-	select {
-	case <-bystander.gone:
-		t.Errorf("the bystander's session ended: %v", bystander.err)
-	default:
-	}
-	if _, body := h.scrape(t, "/metrics"); !strings.Contains(body, `cluster_proxy_server_connections_ended_total{reason="cluster"} 1`) ||
-		!strings.Contains(body, `cluster_proxy_server_agents_rejected_total{reason="cluster"} 1`) {
-		t.Error("it is not counted")
-	}
-}
-
-// TestRenewedCertificateCountsForControlCarriers drops a CA: a session whose process has
-// shown a newer certificate on a carrier goes on, and one of a thief ends.
-func TestRenewedCertificateCountsForControlCarriers(t *testing.T) {
-	h := startHub(t)
-	config := h.issue(t, h.agentCA, agentCertificate("cluster1", "uid1", time.Hour), time.Now())
-	connect := func(id, process string) *controlAgent {
-		a, err := h.connectControlTLS(t, agentSpec{cluster: "cluster1", id: id, process: process}, config)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return a
-	}
-	honest, thief := connect("honest", "secret"), connect("thief", "guessed")
-	next := pkitest.NewCA(t, "next")
-	h.trust(t, h.agentCA, next)
-	renewed := h.issue(t, next, agentCertificate("cluster1", "uid1", time.Hour), time.Now().Add(2*time.Second))
-	h.agentCarrier(t, "honest", renewed, "secret")
-	eventually(t, "the carrier is there", func() bool { return h.registry.stats().Idle == 1 })
-	h.trust(t, next)
-	h.conns.sweep()
-	<-thief.gone
-	h.conns.sweep()
-	select {
-	case <-honest.gone:
-		t.Errorf("the session of a process that has renewed its certificate ended: %v", honest.err)
-	default:
-	}
-}
-
 // memControl is a control carrier over memory; cut makes its packets vanish.
 func (s *memServer) memControl(cluster string, cut chan struct{}) *controlAgent {
 	return s.memControlOf(agentSpec{cluster: cluster}, cut)
