@@ -2,14 +2,11 @@ package e2e
 
 import (
 	"context"
-	"fmt"
 	"net"
-	"sync"
 	"testing"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	konnectivity "sigs.k8s.io/apiserver-network-proxy/konnectivity-client/pkg/client"
 
 	"open-cluster-management.io/cluster-proxy/pkg/tunnel"
@@ -58,41 +55,5 @@ func TestGoClientWithKonnectivity(t *testing.T) {
 			defer reusable.Close()
 			suite.WantPods(t, installed.ThroughDialer(cluster, reusable.DialContext))
 		})
-	}
-}
-
-// TestClustersAreNeverMixed asks every cluster, from many goroutines at once, for
-// an object that differs between clusters. It disturbs nothing: it only reads.
-func TestClustersAreNeverMixed(t *testing.T) {
-	want := map[string]string{}
-	for _, cluster := range installed.Clusters {
-		ns, err := suite.Clientset(t, installed.Direct(cluster)).CoreV1().Namespaces().Get(t.Context(), "kube-system", metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		want[cluster] = string(ns.UID)
-	}
-	var wg sync.WaitGroup
-	errs := make(chan error, 1000)
-	for _, cluster := range installed.Clusters {
-		cs := suite.Clientset(t, installed.ThroughProxyAPI(cluster))
-		for range 8 {
-			wg.Go(func() {
-				for range 25 {
-					ns, err := cs.CoreV1().Namespaces().Get(t.Context(), "kube-system", metav1.GetOptions{})
-					switch {
-					case err != nil:
-						errs <- err
-					case string(ns.UID) != want[cluster]:
-						errs <- fmt.Errorf("asked %s, answered by somebody else: UID %s, want %s", cluster, ns.UID, want[cluster])
-					}
-				}
-			})
-		}
-	}
-	wg.Wait()
-	close(errs)
-	for err := range errs {
-		t.Error(err)
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -19,33 +18,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/remotecommand"
-	"k8s.io/client-go/util/exec"
 
 	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
 	"open-cluster-management.io/cluster-proxy/test/testkit/long"
 )
-
-// TestExecExitCode wants a command's exit code. It disturbs nothing.
-func TestExecExitCode(t *testing.T) {
-	needNodes(t)
-	installed.ForEachEndpoint(t, func(t *testing.T, _ string, cfg *rest.Config) {
-		for name, executor := range suite.ExecutorsWithoutInput(t, cfg, "sh", "-c", "exit 42") {
-			t.Run(name, func(t *testing.T) {
-				ctx, cancel := context.WithTimeout(t.Context(), suite.Timeout)
-				defer cancel()
-				err := executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: io.Discard, Stderr: io.Discard})
-				var exit exec.CodeExitError
-				if !errors.As(err, &exit) || exit.Code != 42 {
-					t.Errorf("got %v, want exit code 42", err)
-				}
-			})
-		}
-	})
-}
 
 // TestExecStdinEnds sends 16 MiB and ends: cat ends too, having returned every
 // byte. It disturbs nothing.
@@ -154,38 +133,6 @@ func TestEntrypointsWork(t *testing.T) {
 				suite.WantPods(t, installed.ThroughProxyAPI(cluster))
 			}
 		})
-	}
-}
-
-// TestAddonDisableEnable takes a cluster out of the placement and puts it back.
-// It disturbs one cluster, which has no addon for a while.
-func TestAddonDisableEnable(t *testing.T) {
-	long.Test(t)
-	cluster := installed.Clusters[len(installed.Clusters)-1]
-	placements := installed.Placements.Namespace(installed.Namespace)
-	predicate := fmt.Sprintf(`{"spec":{"predicates":[{"requiredClusterSelector":{"labelSelector":{"matchExpressions":[{"key":"name","operator":"NotIn","values":[%q]}]}}}]}}`, cluster)
-	labelled := fmt.Appendf(nil, `{"metadata":{"labels":{"name":%q}}}`, cluster)
-	if _, err := installed.ManagedClusters.Patch(t.Context(), cluster, types.MergePatchType, labelled, metav1.PatchOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	enable := func() {
-		if _, err := placements.Patch(context.Background(), "cluster-proxy-placement", types.MergePatchType, []byte(`{"spec":{"predicates":null}}`), metav1.PatchOptions{}); err != nil {
-			t.Error(err)
-		}
-		suite.Eventually(t, cluster+" Available", func() error { return installed.AddonAvailable(context.Background(), cluster) })
-		suite.Eventually(t, cluster+" reachable", func() error { return installed.Reachable(context.Background(), cluster) })
-	}
-	t.Cleanup(enable)
-	if _, err := placements.Patch(t.Context(), "cluster-proxy-placement", types.MergePatchType, []byte(predicate), metav1.PatchOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	suite.Eventually(t, "the addon gone from "+cluster, func() error { return installed.Gone(cluster) })
-	for _, other := range installed.Clusters {
-		if other != cluster {
-			if err := installed.Reachable(t.Context(), other); err != nil {
-				t.Errorf("%s suffers from what happened to %s: %v", other, cluster, err)
-			}
-		}
 	}
 }
 
