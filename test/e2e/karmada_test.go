@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
 	"open-cluster-management.io/cluster-proxy/test/bench/ground"
@@ -58,8 +57,6 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-
 subjects:
 - {kind: ServiceAccount, name: e2e-karmada, namespace: default}
 `
-
-var karmadaRegistries = schema.GroupVersionResource{Group: "search.karmada.io", Version: "v1alpha1", Resource: "resourceregistries"}
 
 // karmadaShell runs kubectl, and keeps what was typed and answered.
 type karmadaShell struct {
