@@ -12,18 +12,9 @@ import (
 	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
-	"k8s.io/client-go/rest"
 
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fleet"
 )
-
-// configs are those of clients that prefer JSON and protobuf.
-func configs(url string) map[string]*rest.Config {
-	json := &rest.Config{Host: url, QPS: -1}
-	proto := rest.CopyConfig(json)
-	proto.ContentType, proto.AcceptContentTypes = protobufType, protobufType+","+fleet.JSONType
-	return map[string]*rest.Config{"JSON": json, "protobuf": proto}
-}
 
 // TestNarrowedWatch watches objects of one cluster, which leaves the view.
 func TestNarrowedWatch(t *testing.T) {

@@ -1,7 +1,6 @@
 package proxyserver
 
 import (
-	"context"
 	"crypto/tls"
 	"fmt"
 	"net"
@@ -19,17 +18,6 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 	"open-cluster-management.io/cluster-proxy/test/testkit/pkitest"
 )
-
-// visit connects as an agent and goes away at once.
-func (h *testHub) visit(ctx context.Context, cluster string, config *tls.Config) error {
-	conn, err := (&tls.Dialer{Config: config}).DialContext(ctx, "tcp", h.Addrs().Agent.String())
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	_, err = carrier.DialSession(ctx, conn.(*tls.Conn), carrier.Hello{Session: cluster, Identifiers: identity.Identifiers(identity.Hosts(cluster, identity.DefaultAgentNamespace))}, carrier.SessionConfig{})
-	return err
-}
 
 // flapper is an agent.
 type flapper struct {

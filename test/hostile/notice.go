@@ -22,7 +22,6 @@ type component struct {
 var (
 	proxyServer  = component{"proxy.open-cluster-management.io/component-name=proxy-server", 8092, "hub_*_proxy-server.log"}
 	addonManager = component{"component=cluster-proxy-manager", 58080, "hub_*_manager.log"}
-	proxyAPI     = component{"component=cluster-proxy-addon-user", 8000, "hub_*_user-server.log"}
 )
 
 // notice is what an operator sees of something that is tried after it was made.
