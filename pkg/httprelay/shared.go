@@ -152,9 +152,9 @@ func (s *Shared) send(r *http.Request, p *pick) (*http.Response, error) {
 }
 
 // explain finds out from net/http's error whether a connection ended under a request.
-// What the peer says that it did not look at was sent again (attempt); what is left is
-// an error of the request's own stream, of making a connection, of the caller, or of a
-// connection that was there (RFC 9113, 5.4). A request that cannot be written in HTTP/2
+// A request that the peer says it did not look at was sent again (attempt). Any other error
+// is of the request's own stream, of making a connection, of the caller, or of a connection
+// that was there (RFC 9113, 5.4). A request that cannot be written in HTTP/2
 // is taken for the last, and fails again.
 func explain(ctx context.Context, err error) error {
 	var dial undialed
