@@ -1,3 +1,5 @@
+//lint:file-ignore SA1019 Hubs before OCM 1.2 serve addon API v1alpha1 alone.
+
 package addonmanager
 
 import (

@@ -1,4 +1,3 @@
-//   - bundle_test.go: kubectl clusterproxy bundle.
 // Package e2e holds scenarios of the addon's users, from their first request to an
 // uninstallation.
 //
@@ -90,6 +89,7 @@
 //   - kubernetes_test.go, kubernetesspecs_test.go: Kubernetes' own specs.
 //   - readme_test.go: the commands of README.md. examples_test.go: those
 //     of the examples.
+//   - bundle_test.go: kubectl clusterproxy bundle.
 //
 // The addon's life:
 //

@@ -10,16 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// pods returns pods as a Deployment's in a cluster: about 9.5 KB each in JSON, of which a
-// third is managedFields.
-func pods(n int) []corev1.Pod {
-	pods := make([]corev1.Pod, n)
-	for i := range pods {
-		pods[i] = pod(i)
-	}
-	return pods
-}
-
+// pod returns a pod as a Deployment's in a cluster: about 9.5 KB in JSON, of which a third is managedFields.
 func pod(i int) corev1.Pod {
 	created := metav1.Time{Time: time.Unix(1_700_000_000+int64(i), 0).UTC()}
 	name := fmt.Sprintf("web-%d-7d4b9c6f5-x2x%04d", i%100, i)
@@ -39,7 +30,7 @@ func pod(i int) corev1.Pod {
 	for _, manager := range []string{"kube-controller-manager", "kubelet"} {
 		p.ManagedFields = append(p.ManagedFields, metav1.ManagedFieldsEntry{
 			Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", Time: &created,
-			FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(fields)},
+			FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(fields),
 		})
 	}
 	quantity := corev1.ResourceList{corev1.ResourceCPU: quantities.MustParse("250m"), corev1.ResourceMemory: quantities.MustParse("512Mi")}

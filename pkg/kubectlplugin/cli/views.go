@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/client-go/kubernetes"
 	clusterproxy "open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
 	"open-cluster-management.io/cluster-proxy/pkg/apis/proxy/v1alpha1"
@@ -35,7 +35,7 @@ func ListViews(ctx context.Context, hub kubernetes.Interface, names []string) ([
 	}
 	var found []v1alpha1.FleetView
 	for _, name := range names {
-		if wrong := path.IsValidPathSegmentName(name); len(wrong) > 0 {
+		if wrong := content.IsPathSegmentName(name); len(wrong) > 0 {
 			return nil, fmt.Errorf("%q cannot be the name of a view: it %s", name, wrong[0])
 		}
 		var view v1alpha1.FleetView

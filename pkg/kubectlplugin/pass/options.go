@@ -7,7 +7,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/kubernetes"
@@ -53,7 +53,7 @@ func (o *passOptions) validate(name string) error {
 	check("--clustersets has", validation.IsDNS1123Subdomain, o.clusterSets...)
 	check("--view is", optional(validation.IsDNS1123Subdomain), o.view)
 	check("--namespace is", optional(validation.IsDNS1123Label), o.namespace)
-	check("--cluster-role is", optional(path.IsValidPathSegmentName), o.clusterRole)
+	check("--cluster-role is", optional(content.IsPathSegmentName), o.clusterRole)
 	if len(o.clusters)+len(o.clusterSets) == 0 {
 		errs = append(errs, errors.New("name the clusters of the pass with --clusters, or sets of them with --clustersets"))
 	}

@@ -47,8 +47,7 @@ func New(o Options, core Core) *Server {
 		s.connect = newConnectFrontend(s.admitHTTPClient(s.connectOverCarriers(&server.Tunnel{Server: s.inner})))
 		s.agents = grpc.NewServer(append(s.serverOptions(maxAgentStreams), grpc.Creds(handshaken{admit: s.countConnection}),
 			grpc.ChainStreamInterceptor(s.interceptAgent),
-			// An agent's stream is mostly silent, and TLS has a buffer as well.
-			grpc.SharedWriteBuffer(true), grpc.ReadBufferSize(0))...)
+			grpc.ReadBufferSize(0))...) // TLS has a buffer as well
 		agent.RegisterAgentServiceServer(s.agents, s.inner)
 	}
 	client.RegisterProxyServiceServer(s.clients, service)
