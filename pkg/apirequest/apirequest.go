@@ -38,3 +38,18 @@ func isWebSocketWatch(r *http.Request, info *request.RequestInfo) bool {
 func LeavesByPath(info *request.RequestInfo) bool {
 	return info.Verb == "proxy" || slices.Contains(leaving, info.Subresource)
 }
+
+// IsSelfReview reports whether a request asks what its user is and may do. Such a request is
+// created, and changes nothing: those who only read may send it.
+func IsSelfReview(info *request.RequestInfo) bool {
+	if !info.IsResourceRequest || info.Verb != "create" || info.Subresource != "" || info.Name != "" {
+		return false
+	}
+	switch info.APIGroup {
+	case "authorization.k8s.io":
+		return info.Resource == "selfsubjectaccessreviews" || info.Resource == "selfsubjectrulesreviews"
+	case "authentication.k8s.io":
+		return info.Resource == "selfsubjectreviews"
+	}
+	return false
+}

@@ -1,8 +1,8 @@
 // Package authz asks the hub what users may do.
 //
 // Authorizer asks the hub by SubjectAccessReview and believes an answer for 5 s. A right
-// to a cluster is clusters/proxy with its name and the verb of the request, and create on
-// clusters/stream for requests that leave the Kubernetes API. The right to the metrics of its
+// to a cluster is clusters/proxy with its name and the verb of the request (get for a self
+// review, which changes nothing), and create on clusters/stream for requests that leave the Kubernetes API. The right to the metrics of its
 // agents is get on clusters/metrics, which neither of these implies. The same subresources of
 // clustersets, with the name of a ManagedClusterSet, are the right to each cluster that
 // is in the set (both types of selectors). A cluster is asked about by its name first. If

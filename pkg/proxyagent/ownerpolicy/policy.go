@@ -103,14 +103,10 @@ func (p Policy) Check(r *http.Request) error {
 	return nil
 }
 
-// selfReviews are created and change nothing: they say what the caller may do.
-var selfReviews = []string{"selfsubjectaccessreviews", "selfsubjectrulesreviews", "selfsubjectreviews"}
-
 // reads looks at the method as well as at the verb: the verb of a path below
 // /api/v1/watch is "watch" for every method.
 func reads(r *http.Request, info *request.RequestInfo) bool {
-	if info.IsResourceRequest && info.Verb == "create" && slices.Contains(selfReviews, info.Resource) &&
-		slices.Contains([]string{"authorization.k8s.io", "authentication.k8s.io"}, info.APIGroup) {
+	if apirequest.IsSelfReview(info) {
 		return true
 	}
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {

@@ -35,6 +35,8 @@ func TestCheck(t *testing.T) {
 		{readOnly, "POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", false, ""},
 		{readOnly, "POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", false, ""},
 		{readOnly, "POST", "/apis/evil.example/v1/selfsubjectreviews", false, "readOnly"},
+		{readOnly, "POST", "/apis/authorization.k8s.io/v1/selfsubjectreviews", false, "readOnly"},
+		{readOnly, "POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews/x/token", false, "readOnly"},
 		{readOnly, "POST", pods, false, "readOnly"},
 		{readOnly, "POST", pods + "?dryRun=All", false, "readOnly"},
 		{readOnly, "PUT", pods + "/p", false, "readOnly"},

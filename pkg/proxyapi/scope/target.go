@@ -92,8 +92,12 @@ func OuterInfo(r *http.Request, group schema.GroupVersion, resource, name, verb 
 }
 
 // verbFor is the verb of the inner request. Requests that are not for resources
-// get the verb that their method has for resources, so that one rule serves.
+// get the verb that their method has for resources, so that one rule serves. A self
+// review reads: k9s sends one before each list.
 func verbFor(method string, inner *request.RequestInfo) string {
+	if apirequest.IsSelfReview(inner) {
+		return "get"
+	}
 	if inner.IsResourceRequest && inner.Verb != "" {
 		return inner.Verb
 	}
