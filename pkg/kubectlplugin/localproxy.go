@@ -124,7 +124,9 @@ func reverseProxy(config *rest.Config, to *url.URL) (*httputil.ReverseProxy, err
 			r.SetURL(to)
 			r.Out.URL.RawQuery = r.In.URL.RawQuery
 			r.Out.Header.Del("Authorization") // the transport has the user's
-			r.Out.Header.Del("Origin")        // it is this proxy's, which nobody knows beyond it
+			if r.In.Header.Get("Origin") != "" { // this proxy's, which nobody knows beyond it; a watch by WebSocket needs one
+				r.Out.Header.Set("Origin", to.Scheme+"://"+to.Host)
+			}
 		},
 		Transport: repeatingTransport{transport},
 		ErrorLog:  log.New(io.Discard, "", 0), // the client sees what was cut off

@@ -34,7 +34,7 @@ func echoHub(t *testing.T) (kubeconfig string) {
 	answer(cli.GroupPath, v1alpha1.ClusterList{Items: []v1alpha1.Cluster{{ObjectMeta: metav1.ObjectMeta{Name: "c1"}}}})
 	answer(cli.ViewsPath+"/prod", proxyv1alpha1.FleetView{ObjectMeta: metav1.ObjectMeta{Name: "prod"}})
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		fmt.Fprintf(w, "%s %s %s %s origin=%q", r.Proto, r.Method, r.RequestURI, r.Header.Get("Authorization"), r.Header.Get("Origin"))
+		fmt.Fprintf(w, "%s %s %s %s own-origin=%t", r.Proto, r.Method, r.RequestURI, r.Header.Get("Authorization"), r.Header.Get("Origin") == "https://"+r.Host)
 	})
 	mux.HandleFunc(cli.GroupPath+"/c1/proxy/watch", func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintln(w, "event")
@@ -114,7 +114,7 @@ func TestLocalProxy(t *testing.T) {
 			}
 			defer response.Body.Close()
 			got, err := io.ReadAll(response.Body)
-			if want := "HTTP/2.0 POST " + path + `/api/v1/a%2Fb?x=1&y=;&z Bearer hub-token origin=""`; err != nil || string(got) != want {
+			if want := "HTTP/2.0 POST " + path + `/api/v1/a%2Fb?x=1&y=;&z Bearer hub-token own-origin=true`; err != nil || string(got) != want {
 				t.Errorf("the hub gets %q, %v; want %q", got, err, want)
 			}
 		})
