@@ -116,7 +116,12 @@ func TestSlowAnswersOfAPeerThatShutsDown(t *testing.T) {
 		})}
 		s := &Shared{Dial: p.dial, Spread: 4, Streams: 100, IdleTimeout: time.Hour}
 		defer p.close()
-		time.AfterFunc(time.Second, func() { _ = p.servers[0].Shutdown(t.Context()) })
+		time.AfterFunc(time.Second, func() {
+			p.mu.Lock()
+			first := p.servers[0]
+			p.mu.Unlock()
+			_ = first.Shutdown(t.Context())
+		})
 		if err := exchange(s.RoundTripRead, request(t, http.MethodGet, "/slow")); err != nil || served.Load() != 1 {
 			t.Errorf("a slow read ends with %v and was served %d times, want an answer and once", err, served.Load())
 		}
