@@ -157,3 +157,37 @@ func TestADeadClusterCostsItself(t *testing.T) {
 	close(release)
 	waiting.Wait()
 }
+
+// TestAViewDoesNotRaiseTheLimitAtACluster has a user open watches of one cluster by its own URL, and
+// by a view that relays them.
+func TestAViewDoesNotRaiseTheLimitAtACluster(t *testing.T) {
+	w := start(t, func(o *Options) { o.StreamsPerUser, o.StreamsPerPair = 10, 2 })
+	w.api.User("jane", "jane")
+	w.api.Allow("jane * clusters/proxy *", "jane get fleetviews *")
+	watches, arrived, release := make(chan struct{}, 2), make(chan struct{}, 2), make(chan struct{})
+	w.agent("cluster1", http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
+		rw.WriteHeader(http.StatusOK)
+		_ = http.NewResponseController(rw).Flush()
+		select {
+		case watches <- struct{}{}:
+			arrived <- struct{}{}
+			<-release
+		default: // it should not have come
+		}
+	}), "cluster1")
+	w.addView("one", "cluster1")
+	client := w.client()
+	header := http.Header{"Authorization": {"Bearer jane"}}
+	var waiting sync.WaitGroup
+	for _, at := range []string{"/cluster1", "/@one"} {
+		waiting.Go(func() { get(t, client, w.url+at+"/api/v1/pods?watch=1", header) })
+		<-arrived
+	}
+	for _, at := range []string{"/cluster1", "/@one"} {
+		if resp, body := get(t, client, w.url+at+"/api/v1/pods?watch=1", header); resp.StatusCode != http.StatusTooManyRequests || !strings.Contains(body, `user \"jane\" has at cluster \"cluster1\"`) {
+			t.Errorf("a third watch by %s: %d %.200s, want 429 that names the cluster", at, resp.StatusCode, body)
+		}
+	}
+	close(release)
+	waiting.Wait()
+}

@@ -65,37 +65,41 @@ func (l *Limiter) Acquire(user, cluster string, n int) (release func(), err erro
 	defer l.Mu.Unlock()
 	// Names have no NUL, so they never meet.
 	a, u := "all", "user\x00"+user
-	pair := u + "\x00" + cluster
 	if l.PerUser > 0 && l.InFlight[u]+n > l.PerUser {
 		return nil, Refusal(http.StatusTooManyRequests, l.says(fmt.Sprintf("user %q has", user), "one user", l.PerUser, "end some, or try again", l.Raises.PerUser))
 	}
 	if l.All > 0 && l.InFlight[a]+n > l.All {
 		return nil, Refusal(http.StatusTooManyRequests, l.says("all users together have", "they", l.All, "try again", l.Raises.All))
 	}
-	if err := l.fits(cluster, n); err != nil {
+	if err := l.fits(user, cluster, n); err != nil {
 		return nil, err
 	}
-	if cluster != "" && l.PerPair > 0 && l.InFlight[pair]+n > l.PerPair {
-		return nil, Refusal(http.StatusTooManyRequests, l.says(fmt.Sprintf("user %q has at cluster %q", user, cluster), "one user at one cluster", l.PerPair, "end some, or try again", l.Raises.perPair))
-	}
-	return l.hold(n, a, u, OfCluster(cluster), pair), nil
+	return l.hold(n, a, u, OfCluster(cluster), pairOf(user, cluster)), nil
 }
 
-// AcquireCluster is acquire for what counts for its user elsewhere.
-func (l *Limiter) AcquireCluster(cluster string, n int) (release func(), err error) {
+// AcquireAt is Acquire for what counts for its user elsewhere: it counts for the cluster, and for
+// the user there.
+func (l *Limiter) AcquireAt(user, cluster string, n int) (release func(), err error) {
 	l.Mu.Lock()
 	defer l.Mu.Unlock()
-	if err := l.fits(cluster, n); err != nil {
+	if err := l.fits(user, cluster, n); err != nil {
 		return nil, err
 	}
-	return l.hold(n, OfCluster(cluster)), nil
+	return l.hold(n, OfCluster(cluster), pairOf(user, cluster)), nil
 }
 
 func OfCluster(cluster string) string { return "cluster\x00" + cluster }
 
-func (l *Limiter) fits(cluster string, n int) error {
-	if cluster != "" && l.perCluster > 0 && l.InFlight[OfCluster(cluster)]+n > l.perCluster {
+func pairOf(user, cluster string) string { return "pair\x00" + user + "\x00" + cluster }
+
+// fits refuses what is too much for a cluster, or of one user there.
+func (l *Limiter) fits(user, cluster string, n int) error {
+	switch {
+	case cluster == "":
+	case l.perCluster > 0 && l.InFlight[OfCluster(cluster)]+n > l.perCluster:
 		return Refusal(http.StatusTooManyRequests, l.says(fmt.Sprintf("cluster %q has", cluster), "one cluster", l.perCluster, "try again", l.Raises.perCluster))
+	case l.PerPair > 0 && l.InFlight[pairOf(user, cluster)]+n > l.PerPair:
+		return Refusal(http.StatusTooManyRequests, l.says(fmt.Sprintf("user %q has at cluster %q", user, cluster), "one user at one cluster", l.PerPair, "end some, or try again", l.Raises.perPair))
 	}
 	return nil
 }

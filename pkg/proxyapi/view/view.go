@@ -92,7 +92,7 @@ func (q *ViewRequest) members(ctx context.Context) ([]fleet.Member, error) {
 }
 
 // relayTo sends a request to one cluster as the single-cluster endpoints do, with the
-// limits of that cluster, for as long as the user has the right to it.
+// limits of that cluster and of the user there, for as long as the user has the right to it.
 func (q *ViewRequest) relayTo(w http.ResponseWriter, r *http.Request, to fleet.Member) {
 	m, ok := to.(*Member)
 	if !ok {
@@ -119,7 +119,7 @@ func (q *ViewRequest) relayTo(w http.ResponseWriter, r *http.Request, to fleet.M
 		parts[1].Limiter = q.Streams
 	}
 	for _, part := range parts {
-		release, err := part.Limiter.AcquireCluster(m.Cluster, part.N)
+		release, err := part.Limiter.AcquireAt(rs.Holder, m.Cluster, part.N)
 		if err != nil {
 			q.Metrics.Rejected.WithLabelValues("limit").Inc()
 			q.Refuse(w, r, err)
