@@ -32,7 +32,7 @@ type Access struct {
 	// authenticates none.
 	OIDC authenticator.Request
 	// ExtraKeys are keys of users' extras that the agent may assert besides
-	// agentapi.ExtraKeys. It leaves out all others.
+	// agentapi.ExtraKeys. It leaves out others, and refuses a user with scopes among them.
 	ExtraKeys []string
 	// NoHubUsers refuses the hub's users: the cluster's own credentials and OIDC
 	// are left.
@@ -115,7 +115,11 @@ func (a Access) whom(r *http.Request, u user.Info, policy ownerpolicy.Policy) (c
 			return config, false, nil
 		}
 	}
-	u = &user.DefaultInfo{Name: u.GetName(), UID: u.GetUID(), Groups: u.GetGroups(), Extra: a.assertable(u.GetExtra())}
+	extra, err := a.assertable(u.GetExtra())
+	if err != nil {
+		return config, false, err
+	}
+	u = &user.DefaultInfo{Name: u.GetName(), UID: u.GetUID(), Groups: u.GetGroups(), Extra: extra}
 	switch {
 	case isHubs && a.OnHub:
 		config, err = themselves(u)
@@ -135,17 +139,21 @@ func (a Access) whom(r *http.Request, u user.Info, policy ownerpolicy.Policy) (c
 // assertable returns the extras of a user that the agent may assert. The kube-apiserver
 // asks for a right to each key, and would refuse the whole request for one that the
 // authenticator of a cloud has added, which means nothing on this cluster and may be a
-// credential of the hub's.
-func (a Access) assertable(extra map[string][]string) map[string][]string {
+// credential of the hub's. An extra with scopes says that a token is good for less than
+// its user is: to leave it out would widen the user's rights, so it is an error.
+func (a Access) assertable(extra map[string][]string) (map[string][]string, error) {
 	kept := map[string][]string{}
 	for key, values := range extra {
-		if slices.Contains(agentapi.ExtraKeys, key) || slices.Contains(a.ExtraKeys, key) {
+		switch {
+		case slices.Contains(agentapi.ExtraKeys, key) || slices.Contains(a.ExtraKeys, key):
 			kept[key] = values
-		} else {
+		case strings.Contains(strings.ToLower(key), "scope"):
+			return nil, fmt.Errorf("the extra %q restricts what the user's token is good for, and the agent may not assert it on this cluster: list it in the customized variable extraKeys of its AddOnDeploymentConfig", key)
+		default:
 			a.metrics.leaveOutExtra(key)
 		}
 	}
-	return kept
+	return kept, nil
 }
 
 // policyFor is the owner's policy, or why it stops a request.

@@ -15,7 +15,8 @@
 // (identity.go): service accounts of the hub get the prefix cluster:hub:, names that
 // mean something to a control plane (system:, but for system:authenticated) are refused
 // as users and left out as groups, unless this cluster's owner allows them. Extras are
-// asserted if the service account has the right to their key, and left out otherwise.
+// asserted if the service account has the right to their key, and left out otherwise, but for
+// scopes, without which a token would be good for more: they are refused.
 //
 // Where the cluster is the hub itself, its users are themselves: no name is changed,
 // refused or left out, because none means something else. The addon manager finds that

@@ -66,6 +66,31 @@ func TestExtrasOfClouds(t *testing.T) {
 	}
 }
 
+// TestExtrasThatRestrict sends users whose tokens are good for less than the user is. Without the
+// extra that says so the kube-apiserver would allow everything, so the request is refused.
+func TestExtrasThatRestrict(t *testing.T) {
+	for key, listed := range map[string][]string{"authentication.kcp.io/scopes": nil, "example.org/Token-Scope": {"example.org/token-scope"}} {
+		for _, onHub := range []bool{false, true} {
+			server, _ := onlyGranted(t)
+			f := start(t, server, Access{OnHub: onHub})
+			header := http.Header{"X-Remote-User": {"jane"}, "X-Remote-Extra-" + http.CanonicalHeaderKey(strings.ReplaceAll(key, "/", "%2f")): {"a:view"}}
+			if code, message := do(t, f, http.MethodGet, "/api", header); code != http.StatusForbidden || !strings.Contains(message, strings.ToLower(key)) || !strings.Contains(message, "extraKeys") {
+				t.Errorf("%s, on the hub %t: answered %d %s, want 403 that names the key and extraKeys", key, onHub, code, message)
+			}
+			if listed == nil {
+				continue
+			}
+			server, asserted := onlyGranted(t, listed...)
+			f = start(t, server, Access{OnHub: onHub, ExtraKeys: listed})
+			if code, message := do(t, f, http.MethodGet, "/api", header); code != http.StatusOK {
+				t.Errorf("%s, on the hub %t, listed: answered %d %s, want 200", key, onHub, code, message)
+			} else if got := <-asserted; !slices.Equal(got, listed) {
+				t.Errorf("%s, on the hub %t: asserted %q, want %q", key, onHub, got, listed)
+			}
+		}
+	}
+}
+
 // TestExtrasThatAreListed asserts what the customized variable extraKeys lists, for users of
 // the hub and of the identity provider.
 func TestExtrasThatAreListed(t *testing.T) {
@@ -90,7 +115,9 @@ func TestExtrasAreCountedByKey(t *testing.T) {
 	m := newMetrics(prometheus.NewRegistry())
 	a := Access{metrics: m}
 	for range 2 {
-		a.assertable(map[string][]string{"arn": {"1"}, agentapi.ExtraKeys[0]: {"2"}})
+		if _, err := a.assertable(map[string][]string{"arn": {"1"}, agentapi.ExtraKeys[0]: {"2"}}); err != nil {
+			t.Error(err)
+		}
 	}
 	if got := testutil.ToFloat64(m.extrasLeftOut.WithLabelValues("arn")); got != 2 {
 		t.Errorf("arn was counted %v times, want 2", got)
@@ -99,8 +126,8 @@ func TestExtrasAreCountedByKey(t *testing.T) {
 	for i := range 10 * maxExtraKeys {
 		many["key"+strings.Repeat("x", i%50)+string(rune('a'+i%26))+string(rune('a'+i/26))] = nil
 	}
-	if kept := a.assertable(maps.Clone(many)); len(kept) > 0 {
-		t.Errorf("kept %v, want none", kept)
+	if kept, err := a.assertable(maps.Clone(many)); len(kept) > 0 || err != nil {
+		t.Errorf("kept %v, %v, want none", kept, err)
 	}
 	if got := testutil.CollectAndCount(m.extrasLeftOut); got > maxExtraKeys+1 {
 		t.Errorf("the metric has %d keys, want at most %d and others together", got, maxExtraKeys)

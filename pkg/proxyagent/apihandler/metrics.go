@@ -38,7 +38,7 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 		}, []string{"reason"}),
 		identitiesRejected: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "cluster_proxy_agent_identities_rejected_total",
-			Help: "Requests of the proxy API that were refused, by reason: owner (the owner's policy), hub-user (users of the hub are not let in), reserved (the user's name is reserved) or malformed.",
+			Help: "Requests of the proxy API that were refused, by reason: owner (the owner's policy), hub-user (users of the hub are not let in), reserved (the user's name is reserved, or an extra with scopes may not be asserted) or malformed.",
 		}, []string{"reason"}),
 		extrasLeftOut: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "cluster_proxy_agent_user_extras_left_out_total",
