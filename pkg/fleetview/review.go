@@ -24,6 +24,15 @@ const (
 	maxReviewed = 1 << 20
 )
 
+// reviewKinds are the kinds of reviews by resource, and the field of a status by which one is known.
+var reviewKinds = map[string]struct{ kind, field string }{
+	"selfsubjectaccessreviews":  {"SelfSubjectAccessReview", "allowed"},
+	"localsubjectaccessreviews": {"LocalSubjectAccessReview", "allowed"},
+	"subjectaccessreviews":      {"SubjectAccessReview", "allowed"},
+	"selfsubjectrulesreviews":   {"SelfSubjectRulesReview", "resourceRules"},
+	"selfsubjectreviews":        {"SelfSubjectReview", "userInfo"},
+}
+
 // isReview reports whether a request asks clusters something by making an object that is not
 // stored, and names none of them.
 func (q *request) isReview() bool {
@@ -36,13 +45,20 @@ func (h *Handler) review(w http.ResponseWriter, r *http.Request, q *request) err
 	if q.info.Resource == "tokenreviews" {
 		return fault.Refuse(http.StatusMethodNotAllowed, "each cluster of a view has tokens of its own: make the TokenReview on one cluster")
 	}
+	if _, ok := reviewKinds[q.info.Resource]; !ok {
+		return fault.Refuse(http.StatusNotFound, fmt.Sprintf("a view makes no %s of API group %q: ask one cluster", q.info.Resource, q.info.APIGroup))
+	}
 	accepted, err := forms(r)
 	if err != nil {
 		return err
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxReview))
-	if err != nil {
-		return fault.Refuse(http.StatusRequestEntityTooLarge, fmt.Sprintf("reading the review, which may have %d bytes: %v", maxReview, err))
+	var tooLarge *http.MaxBytesError
+	switch {
+	case errors.As(err, &tooLarge):
+		return fault.Refuse(http.StatusRequestEntityTooLarge, fmt.Sprintf("the review has more than %d bytes", maxReview))
+	case err != nil:
+		return fault.Refuse(http.StatusBadRequest, fmt.Sprintf("reading the review: %v", err))
 	}
 	body, err = q.chooseByReview(r.Header.Get("Content-Type"), body)
 	if err != nil {
@@ -57,7 +73,7 @@ func (h *Handler) review(w http.ResponseWriter, r *http.Request, q *request) err
 	if len(answers) == 0 {
 		return noneAnswered(failures, nil)
 	}
-	merged, err := json.Marshal(mergeReviews(answers, failures))
+	merged, err := json.Marshal(q.mergeReviews(answers, failures))
 	if err == nil && accepted[0].contentType == yamlType {
 		merged, err = yaml.JSONToYAML(merged)
 	}
@@ -123,7 +139,10 @@ func (h *Handler) readReviews(answers []memberResponse, q *request) (all []revie
 		if failed == nil && len(content) <= maxReviewed && json.Unmarshal(content, &one.object) == nil {
 			one.status, _ = one.object["status"].(map[string]any)
 		}
-		if failed == nil && one.status == nil {
+		// No cluster says for all what kind of answer it is: the path does.
+		of := reviewKinds[q.info.Resource]
+		_, ok := one.status[of.field]
+		if failed == nil && (!ok || one.object["kind"] != of.kind) {
 			failed = fault.Of(a.member.Name(), errors.New("its answer is no review"))
 		}
 		if failed != nil {
@@ -136,16 +155,40 @@ func (h *Handler) readReviews(answers []memberResponse, q *request) (all []revie
 }
 
 // mergeReviews makes one answer of several. It changes the first one.
-func mergeReviews(answers []reviewed, failures []*fault.Fault) map[string]any {
-	merged := answers[0]
+func (q *request) mergeReviews(answers []reviewed, failures []*fault.Fault) map[string]any {
 	silent := clustersOf(failures)
-	switch _, isAccess := merged.status["allowed"]; {
-	case isAccess:
-		merged.object["status"] = mergeAccess(answers, silent)
-	case merged.status["resourceRules"] != nil || merged.status["nonResourceRules"] != nil:
-		merged.object["status"] = mergeRules(answers, silent)
+	switch reviewKinds[q.info.Resource].field {
+	case "allowed":
+		answers[0].object["status"] = mergeAccess(answers, silent)
+	case "resourceRules":
+		answers[0].object["status"] = mergeRules(answers, silent)
+	default:
+		answers[0].object["status"] = mostSay(answers)
 	}
-	return merged.object // who the user is, each cluster says in the same words
+	return answers[0].object
+}
+
+// mostSay returns the status that most clusters answer, and of equally many the first: who the user
+// is, each cluster but the hub's own says in the same words, and one alone does not say it for all.
+func mostSay(answers []reviewed) map[string]any {
+	var most map[string]any
+	count := map[string]int{}
+	best := 0
+	for _, a := range answers {
+		text, err := json.Marshal(a.status) // sorts keys
+		if err != nil {
+			continue // what was decoded encodes
+		}
+		count[string(text)]++
+		best = max(best, count[string(text)])
+	}
+	for _, a := range answers {
+		if text, err := json.Marshal(a.status); err == nil && count[string(text)] == best {
+			most = a.status
+			break
+		}
+	}
+	return most
 }
 
 // mergeAccess is allowed where one cluster allows it, and says where.
@@ -158,7 +201,7 @@ func mergeAccess(answers []reviewed, silent []string) map[string]any {
 		}
 		refusing = append(refusing, a.cluster)
 		if reason, _ := a.status["reason"].(string); reason != "" && len(reasons) < fault.MaxNamed {
-			reasons = append(reasons, a.cluster+": "+reason)
+			reasons = append(reasons, a.cluster+": "+shown(reason))
 		}
 	}
 	status := map[string]any{"allowed": len(allowing) > 0}
@@ -177,6 +220,17 @@ func mergeAccess(answers []reviewed, silent []string) map[string]any {
 	}
 	status["reason"] = strings.Join(parts, "; ")
 	return status
+}
+
+// maxShown bounds what is shown of one cluster's words.
+const maxShown = 300
+
+// shown is a cluster's words between those of others: in one line, and short.
+func shown(text string) string {
+	if len(text) > maxShown {
+		text = text[:maxShown] + "..."
+	}
+	return strings.Join(strings.Fields(strings.ToValidUTF8(text, "")), " ")
 }
 
 // mergeRules has the rules of all clusters.
@@ -201,7 +255,7 @@ func mergeRules(answers []reviewed, silent []string) map[string]any {
 			status["incomplete"] = true
 		}
 		if problem, _ := a.status["evaluationError"].(string); problem != "" && len(problems) < fault.MaxNamed {
-			problems = append(problems, a.cluster+": "+problem)
+			problems = append(problems, a.cluster+": "+shown(problem))
 		}
 	}
 	if len(silent) > 0 {

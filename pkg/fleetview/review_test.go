@@ -21,7 +21,11 @@ func reviewing(name, status string, code int) *cluster {
 		case r.Method == http.MethodPost:
 			w.Header().Set("Content-Type", fleet.JSONType)
 			w.WriteHeader(http.StatusCreated)
-			fmt.Fprintf(w, `{"kind": "Review", "apiVersion": "v1", "status": %s}`, status)
+			kind := reviewKinds[r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:]].kind
+			if name == "liar" {
+				kind = "Secret"
+			}
+			fmt.Fprintf(w, `{"kind": %q, "apiVersion": "v1", "status": %s}`, kind, status)
 		default:
 			fmt.Fprint(w, "ok")
 		}
@@ -61,6 +65,18 @@ func TestReviewsOfAView(t *testing.T) {
 		"who am I": {"/apis/authentication.k8s.io/v1/selfsubjectreviews", "{}",
 			[]*cluster{reviewing("a", `{"userInfo": {"username": "jane"}}`, 200), reviewing("b", `{"userInfo": {"username": "jane"}}`, 200)},
 			201, `{"userInfo": {"username": "jane"}}`, []string{"a", "b"}},
+		"most say who I am": {"/apis/authentication.k8s.io/v1/selfsubjectreviews", "{}",
+			[]*cluster{reviewing("a", `{"userInfo": {"username": "system:admin"}}`, 200), reviewing("b", `{"userInfo": {"username": "jane"}}`, 200), reviewing("c", `{"userInfo": {"username": "jane"}}`, 200)},
+			201, `{"userInfo": {"username": "jane"}}`, []string{"a", "b", "c"}},
+		"one answers with another kind": {access + "selfsubjectaccessreviews", "{}",
+			[]*cluster{reviewing("liar", `{"allowed": true}`, 200), reviewing("z", `{"allowed": false}`, 200)},
+			201, `{"allowed": false, "reason": "not allowed on z", "evaluationError": "liar did not answer"}`, []string{"liar", "z"}},
+		"one answers with another status": {access + "selfsubjectaccessreviews", "{}",
+			[]*cluster{reviewing("a", `{"resourceRules": []}`, 200), reviewing("b", `{"allowed": true}`, 200)},
+			201, `{"allowed": true, "reason": "allowed on b", "evaluationError": "a did not answer"}`, []string{"a", "b"}},
+		"long reasons in lines": {access + "selfsubjectaccessreviews", "{}",
+			[]*cluster{reviewing("a", `{"allowed": false, "reason": "no\nrule `+strings.Repeat("x", 1000)+`"}`, 200), reviewing("b", `{"allowed": false}`, 200)},
+			201, `{"allowed": false, "reason": "not allowed on a, b; a: no rule ` + strings.Repeat("x", maxShown-8) + `..."}`, []string{"a", "b"}},
 		"a token": {"/apis/authentication.k8s.io/v1/tokenreviews", `{"spec": {"token": "x"}}`,
 			[]*cluster{reviewing("a", "{}", 200), reviewing("b", "{}", 200)}, 405, "make the TokenReview on one cluster", nil},
 		"all are away": {access + "selfsubjectaccessreviews", "{}", []*cluster{reviewing("a", "", 503), reviewing("b", "", 503)}, 503, "", []string{"a", "b"}},
@@ -72,7 +88,7 @@ func TestReviewsOfAView(t *testing.T) {
 		"no reviews": {access + "selfsubjectaccessreviews", "{}", []*cluster{reviewing("a", "7", 200), reviewing("b", "[]", 200)}, 503, "no review", []string{"a", "b"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			view := testView(test.clusters[0], test.clusters[1])
+			view := testView(test.clusters...)
 			view.Writes = fleet.WritesNone // a review changes nothing
 			got := New(Options{}).request(t, view, http.MethodPost, test.path, test.body, "Content-Type", fleet.JSONType)
 			if got.code != test.code {
