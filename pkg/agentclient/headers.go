@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -40,7 +41,7 @@ func SetHeaders(r *http.Request, to Target, as Identity) error {
 		}
 		agentapi.Delete(header, callersHeaders)
 		DeleteWebSocketTokens(header)
-		transport.SetAuthProxyHeaders(r, as.User.GetName(), as.User.GetUID(), as.User.GetGroups(), as.User.GetExtra())
+		transport.SetAuthProxyHeaders(r, as.User.GetName(), as.User.GetUID(), as.User.GetGroups(), withoutCredentials(as.User.GetExtra()))
 	case !as.PassThrough:
 		return errUndecided
 	}
@@ -55,6 +56,21 @@ func SetHeaders(r *http.Request, to Target, as Identity) error {
 		header.Set("X-Forwarded-For", host)
 	}
 	return nil
+}
+
+// credentialExtras are keys of extras, in lower case, with a credential of the user's in their
+// values: by them GKE's authenticator hands on to webhooks who the user is for Google.
+var credentialExtras = []string{"iam.gke.io/user-assertion", "user-assertion.cloud.google.com"}
+
+// withoutCredentials returns the extras that an agent may be told of: no credential leaves the hub.
+func withoutCredentials(extra map[string][]string) map[string][]string {
+	kept := map[string][]string{}
+	for key, values := range extra {
+		if !slices.Contains(credentialExtras, strings.ToLower(key)) {
+			kept[key] = values
+		}
+	}
+	return kept
 }
 
 // CheckUser returns a *hubaccess.RefusedError for a user whose names could turn into

@@ -46,6 +46,25 @@ func TestRoundTripAsUser(t *testing.T) {
 	}
 }
 
+// TestCredentialsStay has a user with the extras by which GKE's authenticator hands on a credential
+// for Google: the agent is told of all others.
+func TestCredentialsStay(t *testing.T) {
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "/version", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	extra := map[string][]string{"iam.gke.io/user-assertion": {"secret"}, "User-Assertion.cloud.google.com": {"secret"}, "oid": {"1"}}
+	if err := SetHeaders(r, cluster1, Identity{User: &user.DefaultInfo{Name: "jane", Extra: extra}}); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(http.Header{"X-Remote-User": {"jane"}, "X-Remote-Extra-Oid": {"1"}}, r.Header); diff != "" {
+		t.Errorf("headers (-want +got):\n%s", diff)
+	}
+	if len(extra) != 3 {
+		t.Errorf("the user has extras %v now, want all three", extra)
+	}
+}
+
 // TestRoundTripWithoutADecision wants a request not to be sent that names no cluster,
 // nobody, or a user who cannot be asserted.
 func TestRoundTripWithoutADecision(t *testing.T) {
