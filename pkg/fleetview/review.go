@@ -17,11 +17,11 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fleet"
 )
 
-// maxReview bounds a review, and maxReviewed the answer of a member. They are decoded, which takes
-// several times as much.
+// maxReview bounds a review, and maxReviewed the answer of a member. They are decoded, which takes up to
+// twenty times as much.
 const (
 	maxReview   = 64 << 10
-	maxReviewed = 1 << 20
+	maxReviewed = 256 << 10
 )
 
 // reviewKinds are the kinds of reviews by resource, and the field of a status by which one is known.
