@@ -120,6 +120,7 @@ func (s *servers) renewSessionLocked(server *server, session controlSession) {
 // startPoolLocked starts to dial what a server lacks besides the first carrier, which may be nil.
 func (s *servers) startPoolLocked(server *server, first *carrier.Carrier) {
 	config := s.config
+	config.OnePeer = true // a dial that takes long has no better one beside it
 	config.Dial = server.dial
 	config.Ended = func(c *carrier.Carrier) {
 		if carrier.CodeOf(c.Err()) == carrier.NoAgent && !c.WasAsked() {

@@ -227,3 +227,34 @@ func TestAgentsLeaveServersThatDrain(t *testing.T) {
 		})
 	}
 }
+
+// TestCarriersOverASlowLink has a server ask for many carriers where each dial takes a second.
+func TestCarriersOverASlowLink(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const wanted = 40
+		s := newTestServers(t.Context(), func(int) time.Duration { return time.Second })
+		k := s.newServer("one")
+		k.dial = func(ctx context.Context) (*carrier.Carrier, error) {
+			select {
+			case <-time.After(time.Second):
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+			here, there := net.Pipe()
+			go func() {
+				_, _, _ = carrier.Accepted(context.WithoutCancel(ctx), there, carrier.Config{Role: carrier.Opener})
+			}()
+			return carrier.Dialed(ctx, here, carrier.Hello{Session: "agent"}, carrier.Config{Role: carrier.Acceptor, Handler: carrier.HandlerFunc(func(context.Context, *carrier.Pending) {})})
+		}
+		s.mu.Lock()
+		s.startPoolLocked(k, nil)
+		s.addServerLocked(k, &fakeSession{})
+		s.mu.Unlock()
+		defer k.pool.Close()
+		s.requestCarriers(k, wanted)
+		time.Sleep(3 * time.Second / 2)
+		if n := k.pool.Stats().Idle; n < wanted {
+			t.Errorf("the server has %d carriers, want the %d that it asked for", n, wanted)
+		}
+	})
+}
