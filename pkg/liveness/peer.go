@@ -49,6 +49,13 @@ func (p *Peer) Heard() {
 	p.last, p.suspect = time.Now(), false
 }
 
+// HeardSince reports whether there was an answer after some time.
+func (p *Peer) HeardSince(then time.Time) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.last.After(then)
+}
+
 // IsSuspect reports whether a ping went unanswered, and nothing was heard since.
 func (p *Peer) IsSuspect() bool {
 	p.mu.Lock()

@@ -224,12 +224,13 @@ func (p *Pool) Open(ctx context.Context, r carrier.OpenRequest) (*carrier.Conn, 
 		p.pending--
 		p.mu.Unlock()
 	}()
+	began := time.Now()
 	for attempt := 1; ; attempt++ {
 		c, err := p.take(ctx)
 		if err != nil {
 			return nil, err
 		}
-		cn, err := p.openOn(ctx, c, r)
+		cn, err := p.openOn(ctx, c, r, began)
 		if carrier.CodeOf(err) == carrier.Draining && !p.cfg.OnePeer && attempt < maxDraining {
 			// The peer is about to stop: this carrier will not open anything any
 			// more, while a new one may lead to another peer.

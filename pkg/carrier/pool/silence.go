@@ -62,8 +62,9 @@ func (p *Pool) dropFrom(name string) {
 
 // openOn opens a connection on one carrier. If its peer turns out to be silent, the attempt ends
 // and the carrier with it, and so do the peer's idle carriers: it comes back by a new one, since
-// that has a handshake, or by one that ends its use.
-func (p *Pool) openOn(ctx context.Context, c *carrier.Carrier, r carrier.OpenRequest) (*carrier.Conn, error) {
+// that has a handshake, or by one that ends its use. A peer that has answered something since the
+// Open began is slow, and is waited for: another attempt would find it no faster.
+func (p *Pool) openOn(ctx context.Context, c *carrier.Carrier, r carrier.OpenRequest, began time.Time) (*carrier.Conn, error) {
 	p.mu.Lock()
 	peer := p.peers[c.PeerName()]
 	p.mu.Unlock()
@@ -72,11 +73,13 @@ func (p *Pool) openOn(ctx context.Context, c *carrier.Carrier, r carrier.OpenReq
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	stop := peer.alive.AwaitAnswer(func() {
-		cancel(errSilent)
-		go p.closeIdle(c.PeerName())
-	})
-	defer stop()
+	if !peer.alive.HeardSince(began) {
+		stop := peer.alive.AwaitAnswer(func() {
+			cancel(errSilent)
+			go p.closeIdle(c.PeerName())
+		})
+		defer stop()
+	}
 	// The path of one carrier may be gone, while the peer answers on others.
 	lost := time.AfterFunc(liveness.PingAfter+liveness.PingTimeout, func() {
 		if dial.IsUnacknowledged(c.Transport()) {
@@ -104,7 +107,11 @@ func (p *Pool) pingPeer(ctx context.Context, name string, peer *peerState) error
 		c = p.idle[i].c
 		p.idle = slices.Delete(p.idle, i, i+1)
 	}
+	full := len(p.all) >= p.cfg.Max
 	p.mu.Unlock()
+	if c == nil && full {
+		return nil // no sign of a silent peer
+	}
 	if c == nil {
 		select {
 		case <-peer.answered: // before

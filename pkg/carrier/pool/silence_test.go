@@ -22,6 +22,7 @@ type balanced struct {
 type fakeServer struct {
 	name   string
 	serve  func(ctx context.Context, p *carrier.Pending)
+	delay  time.Duration // until something that it says arrives
 	mu     sync.Mutex
 	silent bool
 	conns  []*carriertest.Mutable
@@ -46,7 +47,7 @@ func (s *fakeServer) dial(ctx context.Context) (*carrier.Carrier, error) {
 		return nil, ctx.Err()
 	}
 	a, b := net.Pipe()
-	m := &carriertest.Mutable{Conn: a}
+	m := &carriertest.Mutable{Conn: slowConn{a, s.delay}}
 	s.conns = append(s.conns, m)
 	s.mu.Unlock()
 	go func() {
@@ -213,6 +214,55 @@ func TestRefusalCounts(t *testing.T) {
 		defer pool.Close()
 		if _, err := pool.Open(t.Context(), request); carrier.CodeOf(err) != carrier.Denied || a.asked() != 1 {
 			t.Errorf("error %v after %d dials, want %s after one", err, a.asked(), carrier.Denied)
+		}
+	})
+}
+
+// slowConn is a connection from which everything comes late.
+type slowConn struct {
+	net.Conn
+	delay time.Duration
+}
+
+func (c slowConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	time.Sleep(c.delay)
+	return n, err
+}
+
+// TestSlowServerIsWaitedFor has a server that needs longer to answer a ping than a dead one is
+// given: it is asked a second time, and then waited for.
+func TestSlowServerIsWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := &fakeServer{name: "a", serve: acceptAll, delay: 4 * time.Second}
+		pool := New(Config{Dial: a.dial, FailAlone: true})
+		pool.Start()
+		time.Sleep(time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+		defer cancel()
+		if _, err := pool.Open(ctx, request); err != nil {
+			t.Errorf("a dial by a slow server: %v", err)
+		}
+		_ = pool.Close()
+		time.Sleep(time.Minute) // its readers are late for that too
+	})
+}
+
+// TestSlowTargetWithoutCarriersLeft has a target that takes long, and all carriers that there may be
+// in use: none is left to ask the server whether it is alive.
+func TestSlowTargetWithoutCarriersLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := &fakeServer{name: "a", serve: func(ctx context.Context, p *carrier.Pending) {
+			select {
+			case <-time.After(10 * time.Second):
+				_, _ = p.Accept(carrier.Endpoints{})
+			case <-ctx.Done():
+			}
+		}}
+		pool := New(Config{Dial: a.dial, Max: 1})
+		defer pool.Close()
+		if _, err := pool.Open(t.Context(), request); err != nil || a.asked() != 1 {
+			t.Errorf("error %v after %d dials, want none after one", err, a.asked())
 		}
 	})
 }

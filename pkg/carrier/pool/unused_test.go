@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
 	"open-cluster-management.io/cluster-proxy/test/testkit/transport"
@@ -26,7 +27,7 @@ func TestOpenThatIsNotSent(t *testing.T) {
 				t.Fatal(err)
 			}
 			cancel()
-			_, err = p.openOn(ctx, c, request)
+			_, err = p.openOn(ctx, c, request, time.Now())
 			if !errors.Is(err, context.Canceled) {
 				t.Errorf("the caller gave up: %v", err)
 			}
