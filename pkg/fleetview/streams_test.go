@@ -2,6 +2,7 @@ package fleetview
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -10,7 +11,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fleet"
+	"open-cluster-management.io/cluster-proxy/test/testkit/long"
 )
 
 // over serves a view over HTTP.
@@ -136,5 +140,24 @@ func TestClientGoes(t *testing.T) {
 				t.Fatalf("%s, %s: still served after a minute, the client has gone", name, url)
 			}
 		}
+	}
+}
+
+// TestHugePage has members whose objects do not fit in memory on one page.
+func TestHugePage(t *testing.T) {
+	long.Test(t)
+	var clusters []*cluster
+	want := []string{}
+	for i, n := range []int{1, 17} {
+		c := newCluster(fmt.Sprintf("c%d", i))
+		for j := range n {
+			c.set(fmt.Sprintf("%s/p%02d", shop, j), object{"spec": map[string]any{"x": strings.Repeat("x", 1<<20)}})
+			want = append(want, fmt.Sprintf("p%02d@%s", j, c.name))
+		}
+		clusters = append(clusters, c)
+	}
+	got := New(Options{}).pages(t, testView(clusters...), 500)
+	if diff := cmp.Diff(want, namesOf(got)); diff != "" || len(got) != 2 {
+		t.Errorf("got %d pages, want 2; names (-want +got):\n%s", len(got), diff)
 	}
 }
