@@ -1,6 +1,7 @@
 package kubectlplugin
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 
@@ -96,5 +97,23 @@ func TestServices(t *testing.T) {
 				t.Errorf("standard error is %q, want %q in it", errOut, test.errOut)
 			}
 		})
+	}
+}
+
+func TestServicesAsJSON(t *testing.T) {
+	out, _, err := run(t, listHub(t, exposedList, 200), "services", "c1", "-o", "json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list struct {
+		Kind  string
+		Items []exposed
+	}
+	if err := json.Unmarshal([]byte(out), &list); err != nil || list.Kind != "ExposedServiceList" {
+		t.Fatalf("a %q, %v", list.Kind, err)
+	}
+	got := list.Items
+	if len(got) != 3 || !strings.HasSuffix(got[0].URL, "/services/http:everywhere:80/proxy-service/") || got[1].Service != "of-one" || got[1].Connect != "of-one.web.svc.c1:PORT" || got[2].URL != "" {
+		t.Errorf("got %+v, want the three Services of c1", got)
 	}
 }

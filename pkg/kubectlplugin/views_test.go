@@ -153,3 +153,18 @@ func TestViews(t *testing.T) {
 		})
 	}
 }
+
+func TestViewsAsJSON(t *testing.T) {
+	view := clitest.NewView("all", 3)
+	view.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "helm"}}
+	out, _, err := run(t, viewsHub{views: []v1alpha1.FleetView{view}}.start(t), "views", "-o", "json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list v1alpha1.FleetViewList
+	err = json.Unmarshal([]byte(out), &list)
+	got := list.Items
+	if err != nil || list.Kind != "FleetViewList" || len(got) != 1 || got[0].Kind != "FleetView" || got[0].Status.Clusters != 3 || got[0].ManagedFields != nil {
+		t.Errorf("got %v and %s, want the view without managed fields", err, out)
+	}
+}

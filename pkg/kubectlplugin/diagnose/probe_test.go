@@ -137,3 +137,18 @@ func TestProbes(t *testing.T) {
 		})
 	}
 }
+
+func TestProbesAsText(t *testing.T) {
+	out, _, err := run(t, probedHub{"/pods", clitest.StatusOf(403, metav1.StatusReasonForbidden, "", "not\nfor ann: User \"ann\" cannot list pods")}.start(t), "test", "c1")
+	if !errors.Is(err, cli.ErrNotGood) {
+		t.Errorf("error %v, want errNotGood", err)
+	}
+	for _, want := range []string{"√ test-get ", " ms  GET /version: ", "× test-list ", `not\u000afor ann`, "- test-exec      skipped: --exec=POD"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("%q is not in:\n%s", want, out)
+		}
+	}
+	if n := strings.Count(out, "bind a role"); n != 1 {
+		t.Errorf("what to do is said %d times, want once, at the end:\n%s", n, out)
+	}
+}

@@ -1,12 +1,14 @@
 package diagnose
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -138,5 +140,27 @@ func TestVersion(t *testing.T) {
 			clitest.WantLines(t, out, test.out)
 			clitest.WantLines(t, errOut, test.errOut)
 		})
+	}
+}
+
+func TestVersionAsJSON(t *testing.T) {
+	const image = "reg.example/cluster-proxy:v2"
+	release = "v1"
+	t.Cleanup(func() { release = "" })
+	out, _, err := run(t, installation{agentImage: image, deployments: ofRelease("v2")[:1], applied: []appliedBy{{image, 1}}}.start(t), "version", "-o", "json")
+	if !errors.Is(err, cli.ErrNotGood) {
+		t.Fatalf("error %v, want errNotGood: parts differ", err)
+	}
+	var got versions
+	if err := json.Unmarshal([]byte(out), &got); err != nil {
+		t.Fatal(err)
+	}
+	want := versions{TypeMeta: newVersions().TypeMeta, Parts: []part{
+		{Part: "plugin", Version: "v1"}, {Part: "addon manager", Version: "v2", Image: "reg.example:5000/cluster-proxy:v2", Pods: 2, PodsOf: 2},
+		{Part: "proxy server", Because: "the addon's namespace has no such Deployment"}, {Part: "proxy API", Because: "the addon's namespace has no such Deployment"},
+		{Part: "proxy agent", Version: "v2", Image: image, Clusters: []string{"c1"}},
+	}, Skew: []string{"the plugin is v1 and the hub v2: take the plugin of the hub's release"}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
