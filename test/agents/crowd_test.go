@@ -242,3 +242,52 @@ func (h *hub) dialCrowd(dial dialFunc, clusters []string, port string, n int) []
 	}
 	return conns
 }
+
+// TestUploadThenClose writes and closes at once, to a target that reads slowly
+// at first. Every byte must arrive.
+func TestUploadThenClose(t *testing.T) {
+	h := newHub(t, 1)
+	server := h.startServer(nil)
+	const cluster, size = "127.1.0.1", 16 << 20
+	h.startAgent(cluster, "agent", server.Addrs().Agent.String(), nil)
+	listener, err := net.Listen("tcp4", cluster+":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	d := h.dialer(server.Addrs().Client.String())
+	var conn net.Conn
+	eventually(t, "the cluster can be reached", func() bool {
+		conn, err = d.DialContext(t.Context(), "tcp", listener.Addr().String())
+		return err == nil
+	})
+	at, err := listener.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer at.Close()
+	wrote := make(chan error, 1)
+	go func() {
+		_, err := conn.Write(make([]byte, size))
+		_ = conn.Close()
+		wrote <- err
+	}()
+	// The first part is read only when the way is full.
+	total, buf := 0, make([]byte, 64<<10)
+	stalled := time.NewTimer(2 * time.Second)
+	select {
+	case <-stalled.C:
+	case err := <-wrote:
+		t.Errorf("16 MiB fit into the way: %v", err)
+	}
+	for {
+		n, err := at.Read(buf)
+		total += n
+		if err != nil {
+			if total != size || err.Error() != "EOF" {
+				t.Errorf("%d of %d bytes arrived, then %v, want all and EOF", total, size, err)
+			}
+			return
+		}
+	}
+}
