@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// maxBegun bounds how many members are asked at a time for one request.
+	// MaxAsked bounds how many members are asked at a time for one request.
 	MaxAsked = 64
 	// JSONType is the type of JSON.
 	JSONType = "application/json"
