@@ -64,8 +64,7 @@
 //     each leaves behind is seen after 15 minutes, and one KiB of heap for each of some
 //     60 requests a second in two minutes of the second half.
 //
-// TestGrows has noise, warm-ups, steps, waves and leaks; TestLeakingProcess a process that leaks
-// everything, sampled as the addon's are.
+// TestGrows has noise, warm-ups, steps, waves and leaks.
 //
 // # Files
 //

@@ -18,8 +18,8 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/hubaccess/outage"
 )
 
-// errNoAnswer, errUnreachable and errNotForUs are the errors of the review of a token that may be
-// one of the hub's: it is never sent to a cluster. Errors are not cached.
+// errNoAnswer, outage.ErrUnreachable and outage.ErrNotForUs are the errors of the review of a token
+// that may be one of the hub's: it is never sent to a cluster. Errors are not cached.
 var errNoAnswer = errors.New("the hub's kube-apiserver could not check the token")
 
 // unknownToken is the error of a token for which every authenticator of a
@@ -62,7 +62,7 @@ type reviewer struct {
 }
 
 // AuthenticateToken returns a user, or false for a token that the hub does not
-// know, or errNoAnswer, errUnreachable or errNotForUs.
+// know, or errNoAnswer, outage.ErrUnreachable or outage.ErrNotForUs.
 func (v *reviewer) AuthenticateToken(ctx context.Context, token string) (*authenticator.Response, bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, outage.ReviewTimeout)
 	defer cancel()

@@ -84,7 +84,7 @@ func New(hub kubernetes.Interface, grace time.Duration, gauge prometheus.Gauge, 
 		}}
 }
 
-// unreachable reports whether an error of a client means that the hub could not
+// IsUnreachable reports whether an error of a client means that the hub could not
 // be asked, and not that it refused to answer.
 func IsUnreachable(err error) bool {
 	if errors.Is(err, context.Canceled) {

@@ -38,7 +38,7 @@
 //   - A page of another site, by a frame or an opener: frame-ancestors and
 //     Cross-Origin-Opener-Policy refuse both. No cookie exists that it could ride on. A
 //     client certificate goes along by itself, as a cookie does: package proxyapi refuses requests with
-//     one that the browser says are of another site (filter_crosssite.go).
+//     one that the browser says are of another site (package filter's crosssite.go).
 //   - A page of a cluster at the proxy API's own origin, which an exposed Service or a hostile
 //     kube-apiserver serves below /<cluster>/. Where the page is served, package proxyapi adds
 //     "Content-Security-Policy: sandbox" to such answers, which gives a document an
