@@ -123,7 +123,7 @@ func reverseProxy(config *rest.Config, to *url.URL) (*httputil.ReverseProxy, err
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(to)
 			r.Out.URL.RawQuery = r.In.URL.RawQuery
-			r.Out.Header.Del("Authorization") // the transport has the user's
+			r.Out.Header.Del("Authorization")    // the transport has the user's
 			if r.In.Header.Get("Origin") != "" { // this proxy's, which nobody knows beyond it; a watch by WebSocket needs one
 				r.Out.Header.Set("Origin", to.Scheme+"://"+to.Host)
 			}
