@@ -1,6 +1,7 @@
 package httprelay
 
 import (
+	"iter"
 	"net/http"
 	"slices"
 	"strings"
@@ -25,6 +26,20 @@ func IsUpgrade(header http.Header) bool {
 	return false
 }
 
+// ConnectionOptions yields what the Connection headers list: names of headers that are for this
+// connection only, and words such as close (RFC 9110, section 7.6.1).
+func ConnectionOptions(header http.Header) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for _, line := range header["Connection"] {
+			for option := range strings.SplitSeq(line, ",") {
+				if option = strings.TrimSpace(option); option != "" && !yield(option) {
+					return
+				}
+			}
+		}
+	}
+}
+
 // IgnoreH2C takes the offer to speak HTTP/2 without TLS off a request, which Java's HttpClient
 // adds to the first one that it sends to a server. A server may ignore the offer, and RFC 9113 has
 // dropped it. A request that offers another protocol besides stays as it is.
@@ -36,12 +51,9 @@ func IgnoreH2C(header http.Header) {
 	header.Del("Upgrade")
 	header.Del("Http2-Settings")
 	var kept []string
-	for _, line := range header["Connection"] {
-		for token := range strings.SplitSeq(line, ",") {
-			token = strings.TrimSpace(token)
-			if !strings.EqualFold(token, "Upgrade") && !strings.EqualFold(token, "HTTP2-Settings") && token != "" {
-				kept = append(kept, token)
-			}
+	for option := range ConnectionOptions(header) {
+		if !strings.EqualFold(option, "Upgrade") && !strings.EqualFold(option, "HTTP2-Settings") {
+			kept = append(kept, option)
 		}
 	}
 	header.Del("Connection")

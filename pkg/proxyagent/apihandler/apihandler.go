@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
-	"strings"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -83,12 +82,10 @@ func onlyProxyAPI(m *metrics, next http.Handler) http.Handler {
 // declares to be for this hop only. A proxy drops such headers, so a request
 // could lose its impersonation and keep its token.
 func listedIdentity(header http.Header) string {
-	for _, list := range header.Values("Connection") {
-		for name := range strings.SplitSeq(list, ",") {
-			name = http.CanonicalHeaderKey(strings.TrimSpace(name))
-			if agentapi.BeginsAny(name, identityHeaders) || agentapi.Begins(name, agentapi.ForService) {
-				return name
-			}
+	for name := range httprelay.ConnectionOptions(header) {
+		name = http.CanonicalHeaderKey(name)
+		if agentapi.BeginsAny(name, identityHeaders) || agentapi.Begins(name, agentapi.ForService) {
+			return name
 		}
 	}
 	return ""

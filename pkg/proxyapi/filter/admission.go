@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"golang.org/x/net/http/httpguts"
+	"open-cluster-management.io/cluster-proxy/pkg/httprelay"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/scope"
 )
 
@@ -71,12 +72,9 @@ var hopHeaders = []string{"upgrade", "keep-alive", "close", "te", "proxy-connect
 
 // CheckConnection refuses to have end-to-end headers dropped on the way.
 func CheckConnection(header http.Header) error {
-	for _, line := range header["Connection"] {
-		for token := range strings.SplitSeq(line, ",") {
-			token = strings.ToLower(strings.TrimSpace(token))
-			if token != "" && !httpguts.HeaderValuesContainsToken(hopHeaders, token) {
-				return scope.Refusal(http.StatusBadRequest, "the Connection header names a header that is not about the connection: leave that out")
-			}
+	for option := range httprelay.ConnectionOptions(header) {
+		if !httpguts.HeaderValuesContainsToken(hopHeaders, strings.ToLower(option)) {
+			return scope.Refusal(http.StatusBadRequest, "the Connection header names a header that is not about the connection: leave that out")
 		}
 	}
 	return nil

@@ -156,10 +156,8 @@ func (m *Member) outgoing(r *http.Request, rs *scope.Scope) *http.Request {
 var perHop = []string{"Connection", "Proxy-Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Te", "Trailer", "Transfer-Encoding", "Upgrade"}
 
 func deleteHop(header http.Header) {
-	for _, line := range header["Connection"] {
-		for token := range strings.SplitSeq(line, ",") {
-			header.Del(strings.TrimSpace(token))
-		}
+	for name := range httprelay.ConnectionOptions(header) {
+		header.Del(name)
 	}
 	for _, name := range perHop {
 		header.Del(name)
