@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -127,6 +128,30 @@ func TestSlowAnswersOfAPeerThatShutsDown(t *testing.T) {
 		}
 		if err := exchange(s.RoundTripRead, request(t, http.MethodGet, "/")); err != nil || p.dials() != 2 {
 			t.Errorf("the next read ends with %v, on %d connections; want an answer on the second", err, p.dials())
+		}
+	})
+}
+
+// TestFullConnectionsStay has a peer that takes two requests at a time on a connection. A connection
+// that was full once takes requests again.
+func TestFullConnectionsStay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &h2Peer{handler: slow(time.Second), streams: 2}
+		s := &Shared{Dial: p.dial, Spread: 2, Streams: 100, IdleTimeout: time.Hour}
+		defer p.close()
+		for range 5 {
+			var asking sync.WaitGroup
+			for range 5 {
+				asking.Go(func() {
+					if err := exchange(s.RoundTrip, request(t, http.MethodGet, "/slow")); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			asking.Wait()
+		}
+		if got := p.dials(); got > 3 {
+			t.Errorf("five requests at a time took %d connections, want three at most, which have six places", got)
 		}
 	})
 }

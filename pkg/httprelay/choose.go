@@ -48,19 +48,20 @@ func (c *sharedConn) goodEnough(with sharing) bool {
 func (s *Shared) choose(with sharing, small bool) (*sharedConn, *sharedDial) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	var full []*sharedConn
 	for {
 		var least *sharedConn
 		for _, c := range s.conns {
-			if c.active < s.Streams && !c.wire.suspect() && (least == nil || c.before(least)) {
+			if c.active < s.Streams && !c.wire.suspect() && !slices.Contains(full, c) && (least == nil || c.before(least)) {
 				least = c
 			}
 		}
 		if least == nil || !least.goodEnough(with) && s.mayGrow() {
 			return nil, s.awaitLocked(small)
 		}
-		if least.Reserve() != nil {
-			if s.removeLocked(least); least.active == 0 { // it ends, or has all that its peer takes
-				go least.Close()
+		if least.Reserve() != nil { // it ends, or has all that its peer takes for now
+			if full = append(full, least); least.active == 0 {
+				s.closeLocked(least)
 			}
 			continue
 		}

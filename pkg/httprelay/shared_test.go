@@ -19,6 +19,7 @@ import (
 type h2Peer struct {
 	handler http.Handler
 	ctx     context.Context // of pooled connections
+	streams int             // that it takes on a connection; 0 means as many as Go's server takes
 
 	mu      sync.Mutex
 	conns   []*hole
@@ -72,6 +73,7 @@ func (p *h2Peer) dial(context.Context) (net.Conn, error) {
 	p.mu.Unlock()
 	server := &http.Server{Handler: p.handler, Protocols: new(http.Protocols), ErrorLog: log.New(io.Discard, "", 0)}
 	server.Protocols.SetUnencryptedHTTP2(true)
+	server.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: p.streams}
 	listener := &oneConn{conn: far, done: make(chan struct{})}
 	p.mu.Lock()
 	p.servers = append(p.servers, server)
