@@ -5,10 +5,8 @@ import (
 	"errors"
 	"hash/maphash"
 	"net/http"
-	"slices"
 	"strings"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
@@ -75,8 +73,6 @@ func (p *page) add(from *memberList) (token string, err error) {
 		return "", err
 	case errors.Is(err, errPageFull):
 		p.full = true
-		return "", err
-	case apierrors.IsNotAcceptable(err):
 		return "", err
 	case err != nil:
 		return "", &brokenError{err}
@@ -254,10 +250,5 @@ func missingOf(failures []*fault.Fault) map[string]string {
 	if len(failures) == 0 {
 		return nil
 	}
-	names := make([]string, len(failures))
-	for i, f := range failures {
-		names[i] = f.Cluster
-	}
-	slices.Sort(names)
-	return map[string]string{AnnotationMissing: strings.Join(names, ",")}
+	return map[string]string{AnnotationMissing: strings.Join(clustersOf(failures), ",")}
 }

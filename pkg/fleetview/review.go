@@ -11,8 +11,6 @@ import (
 	"slices"
 	"strings"
 
-	"sigs.k8s.io/yaml"
-
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fleet"
 )
@@ -52,13 +50,9 @@ func (h *Handler) review(w http.ResponseWriter, r *http.Request, q *request) err
 	if err != nil {
 		return err
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxReview))
-	var tooLarge *http.MaxBytesError
-	switch {
-	case errors.As(err, &tooLarge):
-		return fault.Refuse(http.StatusRequestEntityTooLarge, fmt.Sprintf("the review has more than %d bytes", maxReview))
-	case err != nil:
-		return fault.Refuse(http.StatusBadRequest, fmt.Sprintf("reading the review: %v", err))
+	body, err := readBody(w, r, maxReview, "the review")
+	if err != nil {
+		return err
 	}
 	body, err = q.chooseByReview(r.Header.Get("Content-Type"), body)
 	if err != nil {
@@ -74,16 +68,10 @@ func (h *Handler) review(w http.ResponseWriter, r *http.Request, q *request) err
 		return noneAnswered(failures, nil)
 	}
 	merged, err := json.Marshal(q.mergeReviews(answers, failures))
-	if err == nil && accepted[0].contentType == yamlType {
-		merged, err = yaml.JSONToYAML(merged)
-	}
 	if err != nil {
 		return fault.Refuse(http.StatusBadGateway, fmt.Sprintf("writing the review: %v", err))
 	}
-	w.Header().Set("Content-Type", fleet.JSONType)
-	if accepted[0].contentType == yamlType {
-		w.Header().Set("Content-Type", yamlType)
-	}
+	w.Header().Set("Content-Type", accepted[0].contentType)
 	w.Header().Set("Cache-Control", "no-cache, private")
 	w.WriteHeader(http.StatusCreated)
 	_, _ = w.Write(merged) // an error is the client's: it has gone
@@ -100,6 +88,7 @@ func (q *request) chooseByReview(contentType string, body []byte) ([]byte, error
 	if json.Unmarshal(body, &review) != nil {
 		return body, nil // the clusters say what is wrong
 	}
+	chosen := false
 	spec, _ := review["spec"].(map[string]any)
 	attributes, _ := spec["resourceAttributes"].(map[string]any)
 	for _, where := range []struct {
@@ -111,9 +100,12 @@ func (q *request) chooseByReview(contentType string, body []byte) ([]byte, error
 		if !ok || where.key == "name" && !slices.Contains(q.everyone, cluster) {
 			continue
 		}
-		where.in[where.key] = plain
+		where.in[where.key], chosen = plain, true
 		q.terms = append(q.terms, clusterTerm{[]string{cluster}, true})
 		q.members = q.narrow(q.members)
+	}
+	if !chosen {
+		return body, nil
 	}
 	return json.Marshal(review)
 }
@@ -171,24 +163,19 @@ func (q *request) mergeReviews(answers []reviewed, failures []*fault.Fault) map[
 // mostSay returns the status that most clusters answer, and of equally many the first: who the user
 // is, each cluster but the hub's own says in the same words, and one alone does not say it for all.
 func mostSay(answers []reviewed) map[string]any {
-	var most map[string]any
-	count := map[string]int{}
-	best := 0
-	for _, a := range answers {
-		text, err := json.Marshal(a.status) // sorts keys
-		if err != nil {
-			continue // what was decoded encodes
-		}
-		count[string(text)]++
-		best = max(best, count[string(text)])
+	count, texts := map[string]int{}, make([]string, len(answers))
+	for i, a := range answers {
+		text, _ := json.Marshal(a.status) // it was decoded, and so it encodes, with its keys in order
+		texts[i] = string(text)
+		count[texts[i]]++
 	}
-	for _, a := range answers {
-		if text, err := json.Marshal(a.status); err == nil && count[string(text)] == best {
-			most = a.status
-			break
+	most := 0
+	for i, text := range texts {
+		if count[text] > count[texts[most]] {
+			most = i
 		}
 	}
-	return most
+	return answers[most].status
 }
 
 // mergeAccess is allowed where one cluster allows it, and says where.
@@ -201,7 +188,7 @@ func mergeAccess(answers []reviewed, silent []string) map[string]any {
 		}
 		refusing = append(refusing, a.cluster)
 		if reason, _ := a.status["reason"].(string); reason != "" && len(reasons) < fault.MaxNamed {
-			reasons = append(reasons, a.cluster+": "+shown(reason))
+			reasons = append(reasons, a.cluster+": "+fault.OneLine(reason, maxShown))
 		}
 	}
 	status := map[string]any{"allowed": len(allowing) > 0}
@@ -225,14 +212,6 @@ func mergeAccess(answers []reviewed, silent []string) map[string]any {
 // maxShown bounds what is shown of one cluster's words.
 const maxShown = 300
 
-// shown is a cluster's words between those of others: in one line, and short.
-func shown(text string) string {
-	if len(text) > maxShown {
-		text = text[:maxShown] + "..."
-	}
-	return strings.Join(strings.Fields(strings.ToValidUTF8(text, "")), " ")
-}
-
 // mergeRules has the rules of all clusters.
 func mergeRules(answers []reviewed, silent []string) map[string]any {
 	status := map[string]any{"incomplete": len(silent) > 0}
@@ -255,7 +234,7 @@ func mergeRules(answers []reviewed, silent []string) map[string]any {
 			status["incomplete"] = true
 		}
 		if problem, _ := a.status["evaluationError"].(string); problem != "" && len(problems) < fault.MaxNamed {
-			problems = append(problems, a.cluster+": "+shown(problem))
+			problems = append(problems, a.cluster+": "+fault.OneLine(problem, maxShown))
 		}
 	}
 	if len(silent) > 0 {

@@ -34,19 +34,28 @@ const (
 	writeTimeout = 65 * time.Second
 )
 
+// readBody reads a request's body of at most limit bytes, which errors call what.
+func readBody(w http.ResponseWriter, r *http.Request, limit int64, what string) ([]byte, error) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
+	var tooLarge *http.MaxBytesError
+	switch {
+	case errors.As(err, &tooLarge):
+		return nil, fault.Refuse(http.StatusRequestEntityTooLarge, fmt.Sprintf("%s has more than %d bytes", what, limit))
+	case err != nil:
+		return nil, fault.Refuse(http.StatusBadRequest, fmt.Sprintf("reading %s: %v", what, err))
+	}
+	return body, nil
+}
+
 // write sends a write to the one cluster that it is for.
 func (h *Handler) write(w http.ResponseWriter, r *http.Request, q *request) error {
 	accepted, err := forms(r)
 	if err != nil {
 		return err
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
-	var tooLarge *http.MaxBytesError
-	switch {
-	case errors.As(err, &tooLarge):
-		return fault.Refuse(http.StatusRequestEntityTooLarge, fmt.Sprintf("the request's body has more than %d bytes", maxBody))
-	case err != nil:
-		return fault.Refuse(http.StatusBadRequest, fmt.Sprintf("reading the request's body: %v", err))
+	body, err := readBody(w, r, maxBody, "the request's body")
+	if err != nil {
+		return err
 	}
 	media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil {

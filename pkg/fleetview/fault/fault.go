@@ -59,13 +59,13 @@ func Read(cluster string, response *http.Response) *Fault {
 		return f // the code says enough
 	}
 	status, err := merge.ReadStatus(body)
-	text := strings.Join(strings.Fields(strings.ToValidUTF8(string(body), "?")), " ")
+	text := OneLine(string(body), maxText)
 	switch {
 	case err == nil && status.Message != "":
 		f.Answer, f.Reason = status, status.Message
 		f.Answer.Code = int32(f.Code)
 	case err != nil && text != "":
-		f.Reason += ": " + cut(text, maxText)
+		f.Reason += ": " + text
 	}
 	return f
 }
@@ -94,6 +94,12 @@ func (f *Fault) Outcome() string {
 		return fmt.Sprintf("did not answer (%s)", f.Reason)
 	}
 	return fmt.Sprintf("refused (%s)", f.Reason)
+}
+
+// OneLine is a cluster's words between those of others: in one line, and of most bytes and a
+// few dots at most.
+func OneLine(text string, most int) string {
+	return cut(strings.Join(strings.Fields(strings.ToValidUTF8(text, "?")), " "), most)
 }
 
 // cut cuts a text between runes.

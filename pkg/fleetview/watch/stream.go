@@ -230,16 +230,12 @@ func unreachable(clusters []string) *metav1.Status {
 	for i, cluster := range clusters {
 		faults[i] = &fault.Fault{Cluster: cluster, Reason: "its objects are not complete"}
 	}
-	status := fault.Unreachable(faults).ErrStatus
-	status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
-	return &status
+	return &fault.Unreachable(faults).ErrStatus
 }
 
 func expired() *metav1.Status { return gone("too old resource version") }
 
 // gone says that the client must list again.
 func gone(message string) *metav1.Status {
-	status := apierrors.NewResourceExpired(message).ErrStatus
-	status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
-	return &status
+	return &fault.Refuse(http.StatusGone, message).ErrStatus
 }
