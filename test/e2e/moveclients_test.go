@@ -31,7 +31,7 @@ import (
 const (
 	// moveTick is how often each client makes a request, whether earlier ones have
 	// ended or not.
-	moveTick = 500 * time.Millisecond
+	moveTick = time.Second
 	// moveRequestLimit is how long it waits for an answer.
 	moveRequestLimit = 10 * time.Second
 	// moveCalm is how long requests must have gone well for a move to be over.
@@ -240,7 +240,7 @@ func (c *moveClient) stop(way string, replicas int, began time.Time) moveRow {
 func moveTable(rows []moveRow) string {
 	var out bytes.Buffer
 	fmt.Fprintf(&out, "A move from OCM's own cluster-proxy v0.10.0 to this release (helm upgrade --reuse-values) and back (helm rollback): what\n"+
-		"clients notice. Each makes a request on a connection of its own twice a second and waits up to %s, or follows a\n"+
+		"clients notice. Each makes a request on a connection of its own each second and waits up to %s, or follows a\n"+
 		"watch. NEW FAIL FOR is the time in which new requests fail, or a watch has no events; FIRST is after helm began, SPAN\n"+
 		"from the first to the last. The cluster local-cluster is the hub itself. Written by make e2e-move.\n\n", moveRequestLimit)
 	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
