@@ -4,7 +4,6 @@ import (
 	"path/filepath"
 	"testing"
 
-	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
 	"open-cluster-management.io/cluster-proxy/test/hostile"
 	"open-cluster-management.io/cluster-proxy/test/testkit/long"
 )
@@ -17,8 +16,5 @@ func TestHostile(t *testing.T) {
 	if onNodes {
 		t.Skip("the attackers run beside processes: make test")
 	}
-	hostile.Run(t, &hostile.Suite{
-		Lab: installed.Lab, Clusters: [2]string{installed.Clusters[0], installed.Clusters[1]}, Namespace: installed.Namespace,
-		ProxyServer: installed.ProxyServer, ProxyAPI: installed.ProxyAPI, Domain: suite.ClusterDomain, Binary: filepath.Join(installed.Dir, "cluster-proxy"),
-	})
+	hostile.Run(t, installed, filepath.Join(installed.Dir, "cluster-proxy"))
 }

@@ -1,27 +1,16 @@
 package hostile
 
 import (
-	"context"
 	"testing"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
+	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
 )
-
-// remove and removeFrom clean up after a test, whose context has ended then.
-func (s *Suite) remove(csr string) {
-	_ = s.hub.CertificatesV1().CertificateSigningRequests().Delete(context.Background(), csr, metav1.DeleteOptions{})
-}
-
-func (s *Suite) removeFrom(in dynamic.ResourceInterface, name string) {
-	_ = in.Delete(context.Background(), name, metav1.DeleteOptions{})
-}
 
 // testServiceAccounts reads Secrets with the tokens of the addon's own pods.
 func (s *Suite) testServiceAccounts(t *testing.T) {
@@ -33,19 +22,15 @@ func (s *Suite) testServiceAccounts(t *testing.T) {
 		{"cluster-proxy-addon-manager", true}, {"cluster-proxy", false}, {"default", false}, {"cluster-proxy-addon-user", false}, {"cluster-proxy-server", false},
 	} {
 		t.Run(test.account, func(t *testing.T) {
-			n := watchFiles(t, s.Lab.AuditLog("hub"), "", nil)
-			token, err := s.hub.CoreV1().ServiceAccounts(s.Namespace).CreateToken(t.Context(), test.account, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+			n := watchFiles(t, s.Lab.AuditLog("hub"))
+			token, err := s.Hub.CoreV1().ServiceAccounts(s.Namespace).CreateToken(t.Context(), test.account, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}
-			admin := s.Lab.Hub.RESTConfig()
-			as, err := kubernetes.NewForConfig(&rest.Config{Host: admin.Host, BearerToken: token.Status.Token, TLSClientConfig: rest.TLSClientConfig{CAFile: admin.CAFile, CAData: admin.CAData}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			as := s.as(t, token.Status.Token)
 			secrets := map[string]string{"": "any", "kube-system": "any", s.attacker(): "any", "default": "any"}
 			if !test.signs {
-				secrets[s.Namespace] = hubSigner
+				secrets[s.Namespace] = suite.HubSigner
 			}
 			for namespace, name := range secrets {
 				if _, err := as.CoreV1().Secrets(namespace).List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
@@ -59,7 +44,7 @@ func (s *Suite) testServiceAccounts(t *testing.T) {
 				}
 			}
 			if !test.signs {
-				if _, err := as.CoreV1().Secrets(s.Namespace).Get(t.Context(), agentSigner, metav1.GetOptions{}); !apierrors.IsForbidden(err) {
+				if _, err := as.CoreV1().Secrets(s.Namespace).Get(t.Context(), suite.AgentSigner, metav1.GetOptions{}); !apierrors.IsForbidden(err) {
 					t.Errorf("reading the agent CA: %v, want forbidden", err)
 				}
 			}
@@ -72,7 +57,7 @@ func (s *Suite) testServiceAccounts(t *testing.T) {
 // hub knows nobody of that CA, and has no rights for the name in it either.
 func (s *Suite) testAgentOnTheHub(t *testing.T) {
 	pair := s.agentCertificate(t, s.attacker())
-	admin := s.Lab.Hub.RESTConfig()
+	admin := s.HubConfig()
 	if err := rest.LoadTLSFiles(admin); err != nil {
 		t.Fatal(err)
 	}
@@ -83,18 +68,15 @@ func (s *Suite) testAgentOnTheHub(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			n := watchFiles(t, s.Lab.AuditLog("hub"), "", nil)
-			as, err := kubernetes.NewForConfig(cfg)
-			if err != nil {
-				t.Fatal(err)
-			}
+			n := watchFiles(t, s.Lab.AuditLog("hub"))
+			as := suite.Clientset(t, cfg)
 			refused := func(what string, err error) {
 				t.Helper()
 				if !apierrors.IsForbidden(err) && !apierrors.IsUnauthorized(err) {
 					t.Errorf("%s: %v, want it refused", what, err)
 				}
 			}
-			_, err = as.CoreV1().Secrets(s.Namespace).Get(t.Context(), hubSigner, metav1.GetOptions{})
+			_, err := as.CoreV1().Secrets(s.Namespace).Get(t.Context(), suite.HubSigner, metav1.GetOptions{})
 			refused("reading the hub CA", err)
 			_, err = as.CoreV1().Pods(s.Namespace).List(t.Context(), metav1.ListOptions{})
 			refused("listing pods", err)

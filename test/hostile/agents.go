@@ -13,16 +13,18 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
-	"open-cluster-management.io/cluster-proxy/pkg/tunnel"
+	"open-cluster-management.io/cluster-proxy/pkg/pki"
+	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
 )
 
 // reach waits until a dial through the tunnel reaches a cluster, or does not.
 // It must reach that cluster's agent, which shows its certificate.
 func (s *Suite) reach(t *testing.T, cluster string, want bool) {
 	t.Helper()
-	dialer := s.dialer(t, "proxy-client")
-	inner := clientTLS(t, s.pairOf(t, "cluster-proxy-api-client"), s.secret(t, "cluster-proxy-agent-ca").Data["ca.crt"], identity.HandlerHost(cluster))
-	eventually(t, fmt.Sprintf("%s reachable: %v", cluster, want), func() error {
+	dialer := s.Dialer(t)
+	client := s.MustHubSecret(t, "cluster-proxy-api-client").Data
+	inner := clientTLS(t, pki.KeyPair{CertPEM: client["tls.crt"], KeyPEM: client["tls.key"]}, s.MustHubSecret(t, suite.AgentBundle).Data["ca.crt"], identity.HandlerHost(cluster))
+	suite.Eventually(t, fmt.Sprintf("%s reachable: %v", cluster, want), func() error {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
 		conn, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort(identity.HandlerHost(cluster), identity.HandlerPort))
@@ -40,17 +42,6 @@ func (s *Suite) reach(t *testing.T, cluster string, want bool) {
 	})
 }
 
-func (s *Suite) dialer(t *testing.T, secret string) *tunnel.Dialer {
-	t.Helper()
-	files := write(t, s.pairOf(t, secret), s.hubCA)
-	dialer, err := tunnel.FromFiles(s.ProxyServer, files.CA, files.Cert, files.Key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = dialer.Close() })
-	return dialer
-}
-
 // testAgentID has the attacker's agent use the victim's agent ID. It gets nothing of what
 // is the victim's.
 func (s *Suite) testAgentID(t *testing.T) {
@@ -61,7 +52,7 @@ func (s *Suite) testAgentID(t *testing.T) {
 	id := string(pods.Items[0].UID)
 	own := s.agentCertificate(t, s.attacker())
 	n := s.watch(t, proxyServer, "cluster_proxy_server_agent_id_conflicts_total")
-	config := clientTLS(t, own, s.hubCA, "127.0.0.1")
+	config := clientTLS(t, own, s.HubCA, "127.0.0.1")
 	config.NextProtos = []string{"cluster-proxy/1"}
 	conn, err := tls.Dial("tcp", s.agentPort(), config)
 	if err != nil {
@@ -88,7 +79,7 @@ func (s *Suite) testAgentID(t *testing.T) {
 // testDials asks the attacker's agent, by way of the proxy servers, for ports that its
 // policy does not have. TestDenied has all that it denies.
 func (s *Suite) testDials(t *testing.T) {
-	dialer := s.dialer(t, "proxy-client")
+	dialer := s.Dialer(t)
 	for _, port := range []string{"22", "8093", "443"} {
 		conn, err := dialer.DialContext(t.Context(), "tcp", net.JoinHostPort(identity.HandlerHost(s.attacker()), port))
 		if err == nil {

@@ -2,7 +2,6 @@ package hostile
 
 import (
 	"bufio"
-	"context"
 	"crypto/tls"
 	"fmt"
 	"io"
@@ -14,14 +13,14 @@ import (
 	"strings"
 	"testing"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
-	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
+	clusterproxyv1alpha1 "open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
+	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
 	"open-cluster-management.io/cluster-proxy/test/testkit/pkitest"
 )
 
@@ -46,7 +45,7 @@ type endpoint struct {
 
 func (s *Suite) endpoints(t *testing.T, cluster string) []endpoint {
 	t.Helper()
-	admin := s.Lab.Hub.RESTConfig()
+	admin := s.HubConfig()
 	if err := rest.LoadTLSFiles(admin); err != nil {
 		t.Fatal(err)
 	}
@@ -54,10 +53,10 @@ func (s *Suite) endpoints(t *testing.T, cluster string) []endpoint {
 	if err != nil {
 		t.Fatal(err)
 	}
-	api, aggregator := trusting(t, s.hubCA), trusting(t, admin.CAData)
+	api, aggregator := trusting(t, s.HubCA), trusting(t, admin.CAData)
 	return []endpoint{
 		{"direct", s.ProxyAPI, s.ProxyAPI, "/" + cluster, api},
-		{"host", s.ProxyAPI, cluster + "." + s.Domain, "", api},
+		{"host", s.ProxyAPI, cluster + "." + suite.ClusterDomain, "", api},
 		{"aggregated", hub.Host, hub.Host, clustersPath + cluster + "/proxy", aggregator},
 	}
 }
@@ -132,37 +131,14 @@ func exchange(conn net.Conn, request string) (code int, header http.Header, body
 	return response.StatusCode, response.Header, string(content)
 }
 
-// hubUser makes a service account of the hub with these rights there, and gives
-// its token. On managed clusters it may do what everybody may.
+// hubUser is MakeUser, of whose rights the hub knows.
 func (s *Suite) hubUser(t *testing.T, name string, rules ...rbacv1.PolicyRule) (token string) {
 	t.Helper()
-	accounts, roles, bindings := s.hub.CoreV1().ServiceAccounts("default"), s.hub.RbacV1().ClusterRoles(), s.hub.RbacV1().ClusterRoleBindings()
-	meta := metav1.ObjectMeta{Name: name}
-	t.Cleanup(func() {
-		ctx := context.Background()
-		_ = accounts.Delete(ctx, name, metav1.DeleteOptions{})
-		_ = roles.Delete(ctx, name, metav1.DeleteOptions{})
-		_ = bindings.Delete(ctx, name, metav1.DeleteOptions{})
-	})
-	_, err1 := accounts.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: meta}, metav1.CreateOptions{})
-	_, err2 := roles.Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: meta, Rules: rules}, metav1.CreateOptions{})
-	_, err3 := bindings.Create(t.Context(), &rbacv1.ClusterRoleBinding{ObjectMeta: meta,
-		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: name, Namespace: "default"}},
-		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
-	}, metav1.CreateOptions{})
-	for _, err := range []error{err1, err2, err3} {
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
+	token = s.MakeUser(t, name, rules...)
 	for _, rule := range rules {
 		s.waitForRight(t, name, rule)
 	}
-	made, err := accounts.CreateToken(t.Context(), name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return made.Status.Token
+	return token
 }
 
 // waitForRight waits until the hub knows of a right: that it did not is
@@ -174,8 +150,8 @@ func (s *Suite) waitForRight(t *testing.T, account string, rule rbacv1.PolicyRul
 		name = rule.ResourceNames[0]
 	}
 	resource, sub, _ := strings.Cut(rule.Resources[0], "/")
-	eventually(t, "the hub to know the rights of "+account, func() error {
-		answer, err := s.hub.AuthorizationV1().SubjectAccessReviews().Create(t.Context(), &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+	suite.Eventually(t, "the hub to know the rights of "+account, func() error {
+		answer, err := s.Hub.AuthorizationV1().SubjectAccessReviews().Create(t.Context(), &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 			User:               "system:serviceaccount:default:" + account,
 			ResourceAttributes: &authorizationv1.ResourceAttributes{Group: rule.APIGroups[0], Resource: resource, Subresource: sub, Name: name, Verb: verb},
 		}}, metav1.CreateOptions{})
@@ -188,15 +164,10 @@ func (s *Suite) waitForRight(t *testing.T, account string, rule rbacv1.PolicyRul
 
 // mayReach is the right to send requests with these verbs to one cluster.
 func mayReach(cluster string, verbs ...string) rbacv1.PolicyRule {
-	return rbacv1.PolicyRule{APIGroups: []string{"clusterproxy.open-cluster-management.io"}, Resources: []string{"clusters/proxy"}, ResourceNames: []string{cluster}, Verbs: verbs}
+	return suite.MayReach(verbs, cluster)
 }
 
-// maySessions is a right to sessions.
-func maySessions(verbs ...string) rbacv1.PolicyRule {
-	return rbacv1.PolicyRule{APIGroups: []string{"clusterproxy.open-cluster-management.io"}, Resources: []string{"sessions"}, Verbs: verbs}
-}
-
-// mayStream is the right to exec and the like on one cluster.
-func mayStream(cluster string) rbacv1.PolicyRule {
-	return rbacv1.PolicyRule{APIGroups: []string{"clusterproxy.open-cluster-management.io"}, Resources: []string{"clusters/stream"}, ResourceNames: []string{cluster}, Verbs: []string{"create"}}
+// mayStream is the right to exec and the like on clusters.
+func mayStream(clusters ...string) rbacv1.PolicyRule {
+	return suite.Rule(clusterproxyv1alpha1.GroupVersion.Group, "clusters/stream", []string{"create"}, clusters...)
 }

@@ -7,9 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
-	"open-cluster-management.io/cluster-proxy/test/testkit/wait"
+	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
 )
 
 // component is a process of the hub and where its traces are.
@@ -26,43 +25,43 @@ var (
 
 // notice is what an operator sees of something that is tried after it was made.
 type notice struct {
-	logs   []string
+	logs   string // pattern
 	offset map[string]int64
+	metric string // empty is none
 	value  func(ctx context.Context) (float64, error)
-	metric string
 	before float64
-	ended  <-chan struct{} // of a process that is not in a pod
 }
 
 // watch remembers how things are before an attack.
 func (s *Suite) watch(t *testing.T, c component, metricName string) *notice {
 	t.Helper()
-	return watchFiles(t, filepath.Join(s.Lab.LogDir(), c.logs), metricName, func(ctx context.Context) (float64, error) {
-		return s.podMetric(ctx, c, metricName)
-	})
+	n := watchFiles(t, filepath.Join(s.Lab.LogDir(), c.logs))
+	n.metric, n.value = metricName, func(ctx context.Context) (float64, error) {
+		return s.Lab.PodMetric(ctx, "hub", s.Namespace, c.selector, c.port, metricName)
+	}
+	var err error
+	if n.before, err = n.value(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return n
 }
 
-func watchFiles(t *testing.T, pattern, metricName string, value func(context.Context) (float64, error)) *notice {
+func watchFiles(t *testing.T, pattern string) *notice {
 	t.Helper()
-	n := &notice{offset: map[string]int64{}, metric: metricName, value: value, logs: []string{pattern}}
-	for _, file := range n.files() {
+	n := &notice{offset: map[string]int64{}, logs: pattern}
+	for _, file := range n.files(t) {
 		if info, err := os.Stat(file); err == nil {
 			n.offset[file] = info.Size()
-		}
-	}
-	if value != nil {
-		var err error
-		if n.before, err = value(t.Context()); err != nil {
-			t.Fatal(err)
 		}
 	}
 	return n
 }
 
-func (n *notice) files() []string {
-	files, err := filepath.Glob(n.logs[0])
+func (n *notice) files(t *testing.T) []string {
+	t.Helper()
+	files, err := filepath.Glob(n.logs)
 	if err != nil {
-		return nil
+		t.Fatal(err)
 	}
 	return files
 }
@@ -71,8 +70,8 @@ func (n *notice) files() []string {
 // have grown by at least by.
 func (n *notice) check(t *testing.T, by float64, words ...string) {
 	t.Helper()
-	n.await(t, fmt.Sprintf("a log line with %q", words), func() error {
-		for _, file := range n.files() {
+	suite.Eventually(t, fmt.Sprintf("a log line with %q", words), func() error {
+		for _, file := range n.files(t) {
 			content, err := os.ReadFile(file)
 			if err != nil {
 				return err
@@ -85,10 +84,10 @@ func (n *notice) check(t *testing.T, by float64, words ...string) {
 		}
 		return fmt.Errorf("no such line in %v", n.logs)
 	})
-	if n.value == nil {
+	if n.metric == "" {
 		return
 	}
-	n.await(t, n.metric, func() error {
+	suite.Eventually(t, n.metric, func() error {
 		now, err := n.value(context.Background())
 		if err == nil && now < n.before+by {
 			err = fmt.Errorf("metric %s went from %v to %v, and should have grown by %v", n.metric, n.before, now, by)
@@ -104,28 +103,4 @@ func containsAll(line string, words []string) bool {
 		}
 	}
 	return true
-}
-
-func eventually(t *testing.T, what string, ready func() error) {
-	t.Helper()
-	(*notice)(nil).await(t, what, ready)
-}
-
-// await waits until ready returns nil, the process has ended or testTimeout has.
-func (n *notice) await(t *testing.T, what string, ready func() error) {
-	t.Helper()
-	var ended <-chan struct{}
-	if n != nil {
-		ended = n.ended
-	}
-	err := wait.Poll{Every: 200 * time.Millisecond, For: testTimeout, Ended: ended}.Try(context.Background(), ready)
-	if err == nil {
-		return
-	}
-	select {
-	case <-ended:
-		t.Errorf("waiting for %s of a process that has ended: %v", what, err)
-	default:
-		t.Errorf("waiting for %s: %v", what, err)
-	}
 }

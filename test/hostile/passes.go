@@ -14,11 +14,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 
 	clusterproxyv1alpha1 "open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
 	"open-cluster-management.io/cluster-proxy/pkg/apis/proxy/v1alpha1"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
+	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
 )
 
 const passesPath = "/apis/proxy.open-cluster-management.io/v1alpha1/passes"
@@ -35,20 +35,19 @@ func (s *Suite) passIssuer(t *testing.T, account string, rules ...rbacv1.PolicyR
 	const role = "cluster-proxy-pass-issuer"
 	token := s.hubUser(t, account, rules...)
 	meta, subjects := metav1.ObjectMeta{Name: account + "-issuer"}, []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: account, Namespace: "default"}}
-	everywhere, there := s.hub.RbacV1().ClusterRoleBindings(), s.hub.RbacV1().RoleBindings(identity.PassNamespace)
+	everywhere, there := s.Hub.RbacV1().ClusterRoleBindings(), s.Hub.RbacV1().RoleBindings(identity.PassNamespace)
 	t.Cleanup(func() {
 		_ = everywhere.Delete(context.Background(), meta.Name, metav1.DeleteOptions{})
 		_ = there.Delete(context.Background(), meta.Name, metav1.DeleteOptions{})
 	})
 	_, err1 := everywhere.Create(t.Context(), &rbacv1.ClusterRoleBinding{ObjectMeta: meta, Subjects: subjects, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role}}, metav1.CreateOptions{})
 	_, err2 := there.Create(t.Context(), &rbacv1.RoleBinding{ObjectMeta: meta, Subjects: subjects, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role}}, metav1.CreateOptions{})
-	admin := s.Lab.Hub.RESTConfig()
-	hub, err3 := kubernetes.NewForConfig(&rest.Config{Host: admin.Host, BearerToken: token, TLSClientConfig: rest.TLSClientConfig{CAFile: admin.CAFile, CAData: admin.CAData}})
-	if err := errors.Join(err1, err2, err3); err != nil {
+	if err := errors.Join(err1, err2); err != nil {
 		t.Fatal(err)
 	}
-	s.waitForRight(t, account, rbacv1.PolicyRule{APIGroups: []string{"proxy.open-cluster-management.io"}, Resources: []string{"passes"}, Verbs: []string{"create"}})
-	eventually(t, "the hub to know that "+account+" may make tokens", func() error {
+	hub := s.as(t, token)
+	s.waitForRight(t, account, suite.Rule(v1alpha1.GroupVersion.Group, "passes", []string{"create"}))
+	suite.Eventually(t, "the hub to know that "+account+" may make tokens", func() error {
 		_, err := hub.CoreV1().ServiceAccounts(identity.PassNamespace).CreateToken(t.Context(), "nobody", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 		if apierrors.IsNotFound(err) {
 			return nil
@@ -105,7 +104,7 @@ func (i issuer) pass(t *testing.T, name, cluster string) (pass v1alpha1.Pass, ac
 	if err := i.grant(t, pass, account, mayReach(cluster, "get", "list", "watch")); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the account of pass "+name, func() error {
+	suite.Eventually(t, "the account of pass "+name, func() error {
 		made, err := i.hub.CoreV1().ServiceAccounts(identity.PassNamespace).CreateToken(t.Context(), account, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 		if err == nil {
 			token = made.Status.Token
@@ -133,7 +132,7 @@ func (s *Suite) testPasses(t *testing.T) {
 	thief := s.passIssuer(t, "hostile-pass-thief", mayReach(a, "get"))
 	t.Cleanup(func() {
 		for _, name := range []string{"hostile-pass", "hostile-pass-more", "hostile-pass-forged"} {
-			_ = s.hub.RESTClient().Delete().AbsPath(passesPath, name).Do(context.Background()).Error()
+			_ = s.Hub.RESTClient().Delete().AbsPath(passesPath, name).Do(context.Background()).Error()
 		}
 	})
 	pass, account, token := maker.pass(t, "hostile-pass", a)
@@ -160,7 +159,7 @@ func (s *Suite) testPasses(t *testing.T) {
 		"more verbs for it":              thief.grant(t, pass, "hostile-verbs", mayReach(a, "*")),
 		"the victim's cluster":           thief.grant(t, more, of, mayReach(v, "get")),
 		"streams":                        thief.grant(t, more, of, mayStream(a)),
-		"others' sessions":               thief.grant(t, more, of, maySessions("list", "delete")),
+		"others' sessions":               thief.grant(t, more, of, suite.Rule(clusterproxyv1alpha1.GroupVersion.Group, "sessions", []string{"list", "delete"})),
 		"the hub":                        thief.bind(t, metav1.ObjectMeta{Name: "hostile-pass-admin"}, of, "cluster-admin"),
 		"what all users of clusters may": thief.bind(t, metav1.ObjectMeta{Name: "hostile-pass-user"}, of, "cluster-proxy-user"),
 	} {
@@ -175,7 +174,7 @@ func (s *Suite) testPasses(t *testing.T) {
 	if err := maker.hub.RESTClient().Delete().AbsPath(passesPath, pass.Name).Do(t.Context()).Error(); err != nil {
 		t.Errorf("its maker ends it: %v", err)
 	}
-	eventually(t, "the end of the pass", func() error {
+	suite.Eventually(t, "the end of the pass", func() error {
 		if code := s.passSees(t, a, token); code != http.StatusUnauthorized && code != http.StatusForbidden {
 			return errors.New(http.StatusText(code))
 		}
@@ -201,7 +200,12 @@ func (s *Suite) usePass(t *testing.T, account, token string) {
 	t.Helper()
 	a, v := s.attacker(), s.victim()
 	const mark = "hostile-stolen-" // not in the name of the pass, which the cluster sees
-	s.waitForPass(t, a, token)
+	suite.Eventually(t, "the pass", func() error {
+		if code := s.passSees(t, a, token); code != http.StatusOK {
+			return errors.New(http.StatusText(code))
+		}
+		return nil
+	})
 	victims := s.endpoints(t, v)
 	for i, d := range s.endpoints(t, a) {
 		if code, _, body := d.send(t, d.request(http.MethodGet, "/version", token, "")); code != http.StatusOK {
@@ -235,15 +239,4 @@ func (s *Suite) usePass(t *testing.T, account, token string) {
 	}
 	s.neverSaw(t, v, mark)
 	s.neverSaw(t, a, mark)
-}
-
-// waitForPass waits until the hub knows the rights of a pass that is new.
-func (s *Suite) waitForPass(t *testing.T, cluster, token string) {
-	t.Helper()
-	eventually(t, "the pass", func() error {
-		if code := s.passSees(t, cluster, token); code != http.StatusOK {
-			return errors.New(http.StatusText(code))
-		}
-		return nil
-	})
 }

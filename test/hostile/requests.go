@@ -3,6 +3,7 @@
 package hostile
 
 import (
+	"context"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -14,17 +15,16 @@ import (
 	"testing"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	addonclient "open-cluster-management.io/api/client/addon/clientset/versioned"
+	addonv1alpha1 "open-cluster-management.io/api/addon/v1alpha1"
 	operatorv1 "open-cluster-management.io/api/operator/v1"
 
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
+	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
 )
 
 // request is a certificate signing request and who makes it, at first the one
@@ -56,11 +56,7 @@ func (s *Suite) honest(t *testing.T) *request {
 // addon asks OCM for.
 func (s *Suite) subject(t *testing.T, cluster string) pkix.Name {
 	t.Helper()
-	client, err := addonclient.NewForConfig(s.Lab.Hub.RESTConfig())
-	if err != nil {
-		t.Fatal(err)
-	}
-	addon, err := client.AddonV1alpha1().ManagedClusterAddOns(cluster).Get(t.Context(), identity.AddonName, metav1.GetOptions{})
+	addon, err := s.Addons.AddonV1alpha1().ManagedClusterAddOns(cluster).Get(t.Context(), identity.AddonName, metav1.GetOptions{})
 	if err != nil && !apierrors.IsNotFound(err) { // OCM takes it away from a cluster that is not accepted
 		t.Fatal(err)
 	}
@@ -103,8 +99,8 @@ func (s *Suite) signsHonest(t *testing.T) {
 	byGRPC(joinedByGRPC, ocmAgent(s.attacker()))
 	for _, r := range []*request{s.honest(t), joinedByGRPC} {
 		name := s.ask(t, r)
-		eventually(t, "the honest request of "+r.requester.UserName+" to be signed", func() error {
-			csr, err := s.hub.CertificatesV1().CertificateSigningRequests().Get(t.Context(), name, metav1.GetOptions{})
+		suite.Eventually(t, "the honest request of "+r.requester.UserName+" to be signed", func() error {
+			csr, err := s.Hub.CertificatesV1().CertificateSigningRequests().Get(t.Context(), name, metav1.GetOptions{})
 			if err == nil && len(csr.Status.Certificate) == 0 {
 				err = fmt.Errorf("conditions %v, no certificate", csr.Status.Conditions)
 			}
@@ -118,7 +114,7 @@ func (s *Suite) signsHonest(t *testing.T) {
 // Before, an honest request shows that nothing else is wrong with them.
 func (s *Suite) testRequests(t *testing.T) {
 	s.signsHonest(t)
-	s.makeUnaccepted(t)
+	s.makeCluster(t, "unaccepted", false)
 	unaccepted := s.subject(t, "unaccepted")
 	for attack, change := range map[string]func(r *request){
 		"foreign CN and O": func(r *request) {
@@ -171,7 +167,7 @@ func (s *Suite) testRequests(t *testing.T) {
 
 func (s *Suite) unsigned(t *testing.T, name string) {
 	t.Helper()
-	csr, err := s.hub.CertificatesV1().CertificateSigningRequests().Get(t.Context(), name, metav1.GetOptions{})
+	csr, err := s.Hub.CertificatesV1().CertificateSigningRequests().Get(t.Context(), name, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,17 +184,13 @@ func (s *Suite) unsigned(t *testing.T, name string) {
 // ask makes a request as its requester, as OCM's registration agent does.
 func (s *Suite) ask(t *testing.T, r *request) string {
 	t.Helper()
-	cfg := s.Lab.Hub.RESTConfig()
+	cfg := s.HubConfig()
 	cfg.Impersonate = r.requester
-	as, err := kubernetes.NewForConfig(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
 	der, err := x509.CreateCertificateRequest(rand.Reader, &r.template, r.key)
 	if err != nil {
 		t.Fatal(err)
 	}
-	csr, err := as.CertificatesV1().CertificateSigningRequests().Create(t.Context(), &certificatesv1.CertificateSigningRequest{
+	csr, err := suite.Clientset(t, cfg).CertificatesV1().CertificateSigningRequests().Create(t.Context(), &certificatesv1.CertificateSigningRequest{
 		ObjectMeta: metav1.ObjectMeta{
 			GenerateName: "addon-" + r.cluster + "-cluster-proxy-", Annotations: map[string]string{operatorv1.CSRUsernameAnnotation: r.note},
 			Labels: map[string]string{"open-cluster-management.io/cluster-name": r.cluster, "open-cluster-management.io/addon-name": identity.AddonName},
@@ -210,60 +202,37 @@ func (s *Suite) ask(t *testing.T, r *request) string {
 	if err != nil {
 		t.Fatalf("asking for a certificate as %s: %v", r.requester.UserName, err)
 	}
-	t.Cleanup(func() { s.remove(csr.Name) })
+	t.Cleanup(func() {
+		_ = s.Hub.CertificatesV1().CertificateSigningRequests().Delete(context.Background(), csr.Name, metav1.DeleteOptions{})
+	})
 	return csr.Name
 }
 
-// makeUnaccepted registers a cluster that nobody has accepted, and puts the
-// addon into its namespace.
-func (s *Suite) makeUnaccepted(t *testing.T) {
+// makeCluster registers a cluster that the hub accepts or not, with the addon in its namespace, for
+// as long as the test runs.
+func (s *Suite) makeCluster(t *testing.T, name string, accepted bool) {
 	t.Helper()
-	s.create(t, schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}, "", "Namespace", "unaccepted", map[string]any{})
-	s.create(t, clustersResource, "", "ManagedCluster", "unaccepted", map[string]any{"hubAcceptsClient": false})
-	s.create(t, addonsResource, "unaccepted", "ManagedClusterAddOn", identity.AddonName, map[string]any{})
-}
-
-var (
-	clustersResource = schema.GroupVersionResource{Group: "cluster.open-cluster-management.io", Version: "v1", Resource: "managedclusters"}
-	addonsResource   = schema.GroupVersionResource{Group: "addon.open-cluster-management.io", Version: "v1alpha1", Resource: "managedclusteraddons"}
-)
-
-// makeCluster registers a cluster that the hub accepts and that has the addon.
-func (s *Suite) makeCluster(t *testing.T, name string) {
-	t.Helper()
-	s.create(t, schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}, "", "Namespace", name, map[string]any{})
-	s.create(t, clustersResource, "", "ManagedCluster", name, map[string]any{"hubAcceptsClient": true})
-	s.create(t, addonsResource, name, "ManagedClusterAddOn", identity.AddonName, map[string]any{})
-}
-
-// objects are the hub's of one kind.
-func (s *Suite) objects(t *testing.T, resource schema.GroupVersionResource) dynamic.NamespaceableResourceInterface {
-	t.Helper()
-	client, err := dynamic.NewForConfig(s.Lab.Hub.RESTConfig())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return client.Resource(resource)
-}
-
-// create makes an object of the hub, for as long as the test runs.
-func (s *Suite) create(t *testing.T, resource schema.GroupVersionResource, namespace, kind, name string, spec map[string]any) {
-	t.Helper()
-	object := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": resource.GroupVersion().String(), "kind": kind, "metadata": map[string]any{"name": name}, "spec": spec,
+	namespaces, addons := s.Hub.CoreV1().Namespaces(), s.Addons.AddonV1alpha1().ManagedClusterAddOns(name)
+	cluster := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "cluster.open-cluster-management.io/v1", "kind": "ManagedCluster", "metadata": map[string]any{"name": name},
+		"spec": map[string]any{"hubAcceptsClient": accepted},
 	}}
 	// With this, the lab's OCM takes it for one that was accepted by itself
 	// already, and does not do so again.
-	object.SetAnnotations(map[string]string{"open-cluster-management.io/automatically-accepted-on": "2026-01-01T00:00:00Z"})
-	all := s.objects(t, resource)
-	var in dynamic.ResourceInterface = all
-	if namespace != "" {
-		object.SetNamespace(namespace)
-		in = all.Namespace(namespace)
+	cluster.SetAnnotations(map[string]string{"open-cluster-management.io/automatically-accepted-on": "2026-01-01T00:00:00Z"})
+	_, err1 := namespaces.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	_, err2 := s.ManagedClusters.Create(t.Context(), cluster, metav1.CreateOptions{})
+	_, err3 := addons.Create(t.Context(), &addonv1alpha1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Name: identity.AddonName}}, metav1.CreateOptions{})
+	for _, err := range []error{err1, err2, err3} {
+		// The placement may have put the addon there already.
+		if err != nil && !apierrors.IsAlreadyExists(err) {
+			t.Fatal(err)
+		}
 	}
-	// The placement may have put the addon there already.
-	if _, err := in.Create(t.Context(), object, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.removeFrom(in, name) })
+	t.Cleanup(func() {
+		ctx := context.Background()
+		_ = addons.Delete(ctx, identity.AddonName, metav1.DeleteOptions{})
+		_ = s.ManagedClusters.Delete(ctx, name, metav1.DeleteOptions{})
+		_ = namespaces.Delete(ctx, name, metav1.DeleteOptions{})
+	})
 }

@@ -13,6 +13,8 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
+	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
+	"open-cluster-management.io/cluster-proxy/test/testkit/program"
 )
 
 const (
@@ -36,7 +38,7 @@ func (s *Suite) testRevokedUsers(t *testing.T) {
 	const right, token, bystander = "revoked-right", "revoked-token", "revoked-nothing"
 	cluster := s.attacker()
 	endpoints := s.endpoints(t, cluster)
-	s.mayDoAllThere(t, right, token, bystander)
+	s.mayDoAllOn(t, cluster, right, token, bystander)
 	tokens := map[string]string{}
 	streams := map[string][]*openStream{}
 	for _, user := range []string{right, token, bystander} {
@@ -50,11 +52,11 @@ func (s *Suite) testRevokedUsers(t *testing.T) {
 	}
 	table := newCutOff(t)
 	table.begin(right, cutOffWithin)
-	if err := s.hub.RbacV1().ClusterRoleBindings().Delete(t.Context(), right, metav1.DeleteOptions{}); err != nil {
+	if err := s.Hub.RbacV1().ClusterRoleBindings().Delete(t.Context(), right, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	table.begin(token, cutOffWithin+tokensLinger)
-	if err := s.hub.CoreV1().ServiceAccounts("default").Delete(t.Context(), token, metav1.DeleteOptions{}); err != nil {
+	if err := s.Hub.CoreV1().ServiceAccounts("default").Delete(t.Context(), token, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	s.waitForRefusals(t, table, endpoints, tokens, map[string]int{right: http.StatusForbidden, token: http.StatusUnauthorized})
@@ -77,7 +79,7 @@ func (s *Suite) testRevokedUsers(t *testing.T) {
 func (s *Suite) waitForRefusals(t *testing.T, table *cutOff, endpoints []endpoint, tokens map[string]string, want map[string]int) {
 	t.Helper()
 	refused := map[string]bool{}
-	eventually(t, "new requests to be refused", func() (err error) {
+	suite.Eventually(t, "new requests to be refused", func() (err error) {
 		for _, d := range endpoints {
 			for user, code := range want {
 				key := user + " at " + d.name
@@ -121,13 +123,12 @@ func (s *Suite) testRevokedAgents(t *testing.T) {
 		{why: "made again, no UID", refusal: "was created after the agent", cluster: "revoked-again-old", withdraw: s.remakeCluster, anonymous: true},
 	}
 	const user = "revoked-agents"
-	s.mayDoAllThere(t, user)
-	rule, stream := mayReach("", "*"), mayStream("")
-	rule.ResourceNames, stream.ResourceNames = nil, nil
+	s.mayDoAllOn(t, s.attacker(), user)
+	var clusters []string
 	for _, a := range agents {
-		rule.ResourceNames, stream.ResourceNames = append(rule.ResourceNames, a.cluster), append(stream.ResourceNames, a.cluster)
+		clusters = append(clusters, a.cluster)
 	}
-	token := s.hubUser(t, user, rule, stream)
+	token := s.hubUser(t, user, suite.MayReach(suite.AllVerbs, clusters...), mayStream(clusters...))
 	for _, a := range agents {
 		s.startOld(t, a, token)
 	}
@@ -155,7 +156,7 @@ func (s *Suite) testRevokedAgents(t *testing.T) {
 // kube-apiserver.
 func (s *Suite) startOld(t *testing.T, a *oldAgent, token string) {
 	t.Helper()
-	s.makeCluster(t, a.cluster)
+	s.makeCluster(t, a.cluster, true)
 	process, pair := s.agentOf(t, a.cluster, a.anonymous)
 	endpoints := s.endpoints(t, a.cluster)
 	for _, d := range endpoints {
@@ -167,40 +168,34 @@ func (s *Suite) startOld(t *testing.T, a *oldAgent, token string) {
 		})
 		a.streams = append(a.streams, s.openAll(t, d, a.why, a.cluster, token)...)
 	}
-	a.again = func() { s.processOf(t, a.cluster, pair) }
+	a.again = func() { s.agent(t, a.cluster, pair) }
 }
 
 // agentOf starts an agent with a certificate for the ManagedCluster that has that
 // name now.
-func (s *Suite) agentOf(t *testing.T, cluster string, anonymous bool) (*process, pki.KeyPair) {
+func (s *Suite) agentOf(t *testing.T, cluster string, anonymous bool) (*program.Program, pki.KeyPair) {
 	t.Helper()
-	leaf := agentLeaf(cluster)
-	if !anonymous {
-		leaf.OrganizationalUnits = []string{identity.ClusterUnit(s.uidOf(t, cluster))}
+	leaf := pki.Leaf{
+		CommonName: identity.AgentCommonName(cluster), Organizations: identity.AgentOrganizations(cluster),
+		DNSNames: []string{identity.HandlerHost(cluster)}, Client: true, Server: true, Validity: 24 * time.Hour,
 	}
-	pair := issue(t, s.ca(t, agentSigner), leaf, 0)
-	return s.processOf(t, cluster, pair), pair
-}
-
-// processOf starts an agent with a certificate, which leads to the attacker's kube-apiserver.
-func (s *Suite) processOf(t *testing.T, cluster string, pair pki.KeyPair) *process {
-	t.Helper()
-	return s.agent(t, cluster, pair, fmt.Sprint(s.Lab.AgentPort), "--kubeconfig="+s.Lab.Managed[s.attacker()].KubeconfigPath,
-		"--agent-identifiers="+identity.Identifiers(identity.Hosts(cluster, identity.DefaultAgentNamespace)))
-}
-
-func (s *Suite) uidOf(t *testing.T, cluster string) string {
-	t.Helper()
-	object, err := s.objects(t, clustersResource).Get(t.Context(), cluster, metav1.GetOptions{})
+	if !anonymous {
+		object, err := s.ManagedClusters.Get(t.Context(), cluster, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		leaf.OrganizationalUnits = []string{identity.ClusterUnit(string(object.GetUID()))}
+	}
+	pair, err := s.agentCA(t).Issue(leaf, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return string(object.GetUID())
+	return s.agent(t, cluster, pair), pair
 }
 
 func (s *Suite) patchCluster(t *testing.T, cluster, patch string) {
 	t.Helper()
-	if _, err := s.objects(t, clustersResource).Patch(t.Context(), cluster, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+	if _, err := s.ManagedClusters.Patch(t.Context(), cluster, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -214,7 +209,7 @@ func (s *Suite) unaccept(t *testing.T, cluster string) {
 func (s *Suite) removeAddon(t *testing.T, cluster string) {
 	t.Helper()
 	s.patchCluster(t, cluster, `{"spec":{"taints":[{"key":"revoked","effect":"NoSelect"}]}}`)
-	err := s.objects(t, addonsResource).Namespace(cluster).Delete(t.Context(), identity.AddonName, metav1.DeleteOptions{})
+	err := s.Addons.AddonV1alpha1().ManagedClusterAddOns(cluster).Delete(t.Context(), identity.AddonName, metav1.DeleteOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		t.Fatal(err)
 	}
@@ -222,7 +217,7 @@ func (s *Suite) removeAddon(t *testing.T, cluster string) {
 
 func (s *Suite) removeCluster(t *testing.T, cluster string) {
 	t.Helper()
-	if err := s.objects(t, clustersResource).Delete(t.Context(), cluster, metav1.DeleteOptions{}); err != nil {
+	if err := s.ManagedClusters.Delete(t.Context(), cluster, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -231,8 +226,8 @@ func (s *Suite) removeCluster(t *testing.T, cluster string) {
 func (s *Suite) remakeCluster(t *testing.T, cluster string) {
 	t.Helper()
 	s.removeCluster(t, cluster)
-	eventually(t, cluster+" to be gone", func() error {
-		object, err := s.objects(t, clustersResource).Get(t.Context(), cluster, metav1.GetOptions{})
+	suite.Eventually(t, cluster+" to be gone", func() error {
+		object, err := s.ManagedClusters.Get(t.Context(), cluster, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
@@ -241,7 +236,7 @@ func (s *Suite) remakeCluster(t *testing.T, cluster string) {
 		}
 		return err
 	})
-	s.makeCluster(t, cluster)
+	s.makeCluster(t, cluster, true)
 }
 
 // neverAnswered asks a cluster whose agents still run, by every endpoint.

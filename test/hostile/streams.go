@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
+	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
 )
 
 // endless are requests that end when one side wants. WEB is a pod's name.
@@ -111,24 +112,12 @@ func follow(of, kind, endpoint string, answer io.Reader) *openStream {
 }
 
 // webPod is a pod of the attacker's cluster with an endless log.
-func (s *Suite) webPod(t *testing.T) string { return s.webPodOf(t, s.attacker()) }
-
-func (s *Suite) webPodOf(t *testing.T, cluster string) string {
+func (s *Suite) webPod(t *testing.T) string {
 	t.Helper()
-	pods, err := s.managed[cluster].CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{LabelSelector: "app=web", FieldSelector: "status.phase=Running"})
-	if err != nil || len(pods.Items) == 0 {
-		t.Fatalf("%d pods of Deployment web run, %v", len(pods.Items), err)
-	}
-	return pods.Items[0].Name
+	return suite.WebPod(t, s.managed[s.attacker()])
 }
 
-// mayDoAllThere lets service accounts of the hub do everything on the attacker's
-// cluster.
-func (s *Suite) mayDoAllThere(t *testing.T, accounts ...string) {
-	t.Helper()
-	s.mayDoAllOn(t, s.attacker(), accounts...)
-}
-
+// mayDoAllOn lets service accounts of the hub do everything on a cluster.
 func (s *Suite) mayDoAllOn(t *testing.T, cluster string, accounts ...string) {
 	t.Helper()
 	bindings := s.managed[cluster].RbacV1().ClusterRoleBindings()
@@ -140,7 +129,7 @@ func (s *Suite) mayDoAllOn(t *testing.T, cluster string, accounts ...string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = bindings.Delete(context.Background(), binding.Name, metav1.DeleteOptions{}) })
-	eventually(t, "the cluster to know the rights of "+accounts[0], func() error {
+	suite.Eventually(t, "the cluster to know the rights of "+accounts[0], func() error {
 		answer, err := s.managed[cluster].AuthorizationV1().SubjectAccessReviews().Create(t.Context(), &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 			User: binding.Subjects[0].Name, ResourceAttributes: &authorizationv1.ResourceAttributes{Resource: "pods", Subresource: "exec", Verb: "create"},
 		}}, metav1.CreateOptions{})

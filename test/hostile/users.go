@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
 )
 
 // review asks a kube-apiserver who the caller is.
@@ -65,7 +66,7 @@ var spellings = map[string]func(name, value string) []string{
 // the request is refused.
 func (s *Suite) testForgedHeaders(t *testing.T) {
 	cluster := s.attacker()
-	token := s.hubUser(t, "hostile-headers", mayUseViews(mayReach(cluster, "*"))...)
+	token := s.hubUser(t, "hostile-headers", append(suite.MayUseViews(), mayReach(cluster, "*"))...)
 	// Two parsers read what comes by the hub's kube-apiserver. The one at the proxy API's own port
 	// is the same for all other endpoints.
 	few := []string{"as it is", "underscores", "listed"}
@@ -166,19 +167,19 @@ func (s *Suite) testWays(t *testing.T) {
 			}
 		}
 		for _, target := range []string{
-			"https://" + d.host + victim[0].prefix + "/version", "https://" + v + "/version", "http://" + v + "." + s.Domain + "/version", "//" + v + "/version", "*", v + ":443", "",
+			"https://" + d.host + victim[0].prefix + "/version", "https://" + v + "/version", "http://" + v + "." + suite.ClusterDomain + "/version", "//" + v + "/version", "*", v + ":443", "",
 			"/apis/x/../.." + victim[0].prefix + "/version", "/apis/%2e%2e" + victim[0].prefix + "/version", "/livez/.." + victim[0].prefix + "/version", d.prefix + "/../" + v + "/proxy/version", d.prefix + "/..%2f..%2f" + v + "/proxy/version",
 		} {
 			try(d, http.MethodGet, target, d.host)
 		}
 		for _, host := range []string{
-			v + "." + s.Domain, strings.ToUpper(v + "." + s.Domain), v + "." + s.Domain + ".", v + "." + s.Domain + ":443", a + "@" + v + "." + s.Domain, v + "." + s.Domain + "/", v + "%2e" + s.Domain, a + "." + s.Domain + "," + v + "." + s.Domain,
+			v + "." + suite.ClusterDomain, strings.ToUpper(v + "." + suite.ClusterDomain), v + "." + suite.ClusterDomain + ".", v + "." + suite.ClusterDomain + ":443", a + "@" + v + "." + suite.ClusterDomain, v + "." + suite.ClusterDomain + "/", v + "%2e" + suite.ClusterDomain, a + "." + suite.ClusterDomain + "," + v + "." + suite.ClusterDomain,
 		} {
 			try(d, http.MethodGet, d.prefix+"/version", host)
 			try(d, http.MethodGet, d.prefix+"/version", d.host, "Host: "+host)
 			try(d, http.MethodGet, d.prefix+"/version", d.host, "X-Forwarded-Host: "+host, "X-Original-Url: "+victim[0].prefix+"/version", "X-Rewrite-Url: "+victim[0].prefix+"/version")
 		}
-		for _, authority := range []string{v + ":443", a + ":443@" + v + ":443", v + ".:443", strings.ToUpper(v) + ":443", v + "." + s.Domain + ":443", "[" + v + "]:443", "kubernetes.default.svc." + v + ":443", escaped + ":443", "127.0.0.1:22", "169.254.169.254:80"} {
+		for _, authority := range []string{v + ":443", a + ":443@" + v + ":443", v + ".:443", strings.ToUpper(v) + ":443", v + "." + suite.ClusterDomain + ":443", "[" + v + "]:443", "kubernetes.default.svc." + v + ":443", escaped + ":443", "127.0.0.1:22", "169.254.169.254:80"} {
 			if code := try(d, http.MethodConnect, authority, authority, "Proxy-Authorization: Bearer "+token); code == http.StatusOK {
 				t.Errorf("%s: CONNECT %s is allowed", d.name, authority)
 			}
@@ -261,7 +262,7 @@ func (s *Suite) count(t *testing.T, cluster, text string) (n int) {
 // before an answer is.
 func (s *Suite) saw(t *testing.T, cluster, text string) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("%q in the audit log of %s", text, cluster), func() error {
+	suite.Eventually(t, fmt.Sprintf("%q in the audit log of %s", text, cluster), func() error {
 		if s.count(t, cluster, text) == 0 {
 			return fmt.Errorf("there is no such event")
 		}

@@ -9,10 +9,10 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fleet"
+	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
 )
 
 const (
@@ -41,36 +41,11 @@ func (s *Suite) viewEndpoints(t *testing.T, view string) []endpoint {
 	return all
 }
 
-// mayUseViews are the rights to use views, which are rights to no cluster.
-func mayUseViews(rules ...rbacv1.PolicyRule) []rbacv1.PolicyRule {
-	return append(rules,
-		rbacv1.PolicyRule{APIGroups: []string{"proxy.open-cluster-management.io"}, Resources: []string{"fleetviews"}, Verbs: []string{"get", "list"}},
-		rbacv1.PolicyRule{APIGroups: []string{"clusterproxy.open-cluster-management.io"}, Resources: []string{"fleetviews/proxy"}, Verbs: []string{"*"}})
-}
-
-// mayEverywhere lets a user of hubUser do everything on all managed clusters, so that only
-// what the hub says keeps them out.
-func (s *Suite) mayEverywhere(t *testing.T, name string) {
-	t.Helper()
-	for cluster, cs := range s.managed {
-		bindings := cs.RbacV1().ClusterRoleBindings()
-		_, err := bindings.Create(t.Context(), &rbacv1.ClusterRoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Name: name},
-			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "cluster:hub:system:serviceaccount:default:" + name}},
-			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
-		}, metav1.CreateOptions{})
-		if err != nil {
-			t.Fatalf("giving %s rights on %s: %v", name, cluster, err)
-		}
-		t.Cleanup(func() { _ = bindings.Delete(context.Background(), name, metav1.DeleteOptions{}) })
-	}
-}
-
 // makeMap makes a ConfigMap on a managed cluster, for as long as the test runs.
-func (s *Suite) makeMap(t *testing.T, cluster, name string, annotations map[string]string) {
+func (s *Suite) makeMap(t *testing.T, cluster, name string) {
 	t.Helper()
 	maps := s.managed[cluster].CoreV1().ConfigMaps("default")
-	meta := metav1.ObjectMeta{Name: name, Annotations: annotations, Labels: map[string]string{"hostile": "view"}}
+	meta := metav1.ObjectMeta{Name: name, Labels: map[string]string{"hostile": "view"}}
 	if _, err := maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: meta}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -83,11 +58,13 @@ func (s *Suite) makeMap(t *testing.T, cluster, name string, annotations map[stri
 func (s *Suite) testViewSecrecy(t *testing.T) {
 	const user, mark = "hostile-view", "hostile-view-secrecy"
 	a, v := s.attacker(), s.victim()
-	s.makeMap(t, a, "hostile-own", nil)
-	s.makeMap(t, v, "hostile-secret", nil)
-	s.makeMap(t, v, "hostile-own", nil)
-	token := s.hubUser(t, user, mayUseViews(mayReach(a, "*"))...)
-	s.mayEverywhere(t, user)
+	s.makeMap(t, a, "hostile-own")
+	s.makeMap(t, v, "hostile-secret")
+	s.makeMap(t, v, "hostile-own")
+	token := s.hubUser(t, user, append(suite.MayUseViews(), mayReach(a, "*"))...)
+	for cluster := range s.managed { // only what the hub says keeps them out
+		s.mayDoAllOn(t, cluster, user)
+	}
 	attack := func(t *testing.T) {
 		for _, d := range s.viewEndpoints(t, allView) {
 			t.Run(d.name, func(t *testing.T) {
