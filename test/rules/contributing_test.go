@@ -14,12 +14,9 @@ var quotedPath = regexp.MustCompile("`((?:cmd|pkg|charts|manifests|examples|hack
 // TestContributing holds CONTRIBUTING.md to the code: its package map lists every
 // package, each path that it names exists, and so does each target.
 func TestContributing(t *testing.T) {
-	content, err := os.ReadFile(filepath.Join(root(t), "CONTRIBUTING.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := read(t, "CONTRIBUTING.md")
 	rows := map[string]bool{}
-	for line := range strings.Lines(string(content)) {
+	for line := range strings.Lines(content) {
 		for _, match := range quotedPath.FindAllStringSubmatch(line, -1) {
 			if _, err := os.Stat(filepath.Join(root(t), match[1])); err != nil {
 				t.Errorf("CONTRIBUTING.md names %q, which does not exist", match[1])
@@ -34,12 +31,9 @@ func TestContributing(t *testing.T) {
 			t.Errorf("the package map of CONTRIBUTING.md lacks %s", p.path())
 		}
 	}
-	makefile, err := os.ReadFile(filepath.Join(root(t), "Makefile"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, match := range regexp.MustCompile("`make ([a-z0-9-]+)`").FindAllStringSubmatch(string(content), -1) {
-		if !strings.Contains(string(makefile), "\n"+match[1]+":") {
+	makefile := read(t, "Makefile")
+	for _, match := range regexp.MustCompile("`make ([a-z0-9-]+)`").FindAllStringSubmatch(content, -1) {
+		if !strings.Contains(makefile, "\n"+match[1]+":") {
 			t.Errorf("CONTRIBUTING.md names make %s, which does not exist", match[1])
 		}
 	}
@@ -75,16 +69,13 @@ func TestLongTests(t *testing.T) {
 
 // TestScaledTests holds SCALED of the Makefile to the tests.
 func TestScaledTests(t *testing.T) {
-	makefile, err := os.ReadFile(filepath.Join(root(t), "Makefile"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	names := regexp.MustCompile(`(?m)^SCALED := \^Test\((.+)\)\$\$$`).FindSubmatch(makefile)
+	makefile := read(t, "Makefile")
+	names := regexp.MustCompile(`(?m)^SCALED := \^Test\((.+)\)\$\$$`).FindStringSubmatch(makefile)
 	if names == nil {
 		t.Fatal("no names in SCALED of the Makefile")
 	}
 	functions, _ := testNames(t)
-	for name := range strings.SplitSeq(string(names[1]), "|") {
+	for name := range strings.SplitSeq(names[1], "|") {
 		if !functions["Test"+name] {
 			t.Errorf("SCALED of the Makefile names %s, which is no test", name)
 		}

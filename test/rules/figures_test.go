@@ -16,22 +16,16 @@ import (
 // TestReadmeShowsTheBenchmark holds the rows of the README's table to those that make
 // bench wrote last.
 func TestReadmeShowsTheBenchmark(t *testing.T) {
-	readme, err := os.ReadFile(filepath.Join(root(t), "README.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	results, err := os.ReadFile(filepath.Join(root(t), "test/bench/results.txt"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, performance, _ := strings.Cut(string(readme), "\n## Performance\n")
+	readme := read(t, "README.md")
+	results := read(t, "test/bench/results.txt")
+	_, performance, _ := strings.Cut(readme, "\n## Performance\n")
 	performance, _, _ = strings.Cut(performance, "\n## ")
 	rows := 0
 	for line := range strings.Lines(performance) {
 		if !strings.HasPrefix(line, "|") {
 			continue
 		}
-		if rows++; !strings.Contains(string(results), line) {
+		if rows++; !strings.Contains(results, line) {
 			t.Errorf("test/bench/results.txt does not have this row of README.md: copy it from there\n%s", line)
 		}
 	}
@@ -39,7 +33,7 @@ func TestReadmeShowsTheBenchmark(t *testing.T) {
 		t.Errorf("README.md shows %d rows of the benchmark, want 8 at least", rows)
 	}
 	// The table is of one day.
-	if date := string(results[:len("2026-11-21")]); !strings.Contains(performance, date) {
+	if date := results[:len("2026-11-21")]; !strings.Contains(performance, date) {
 		t.Errorf("README.md does not say that its rows are of %s", date)
 	}
 }
@@ -53,12 +47,9 @@ var figure = regexp.MustCompile(`<!-- figures: ([^;>]+); ([^;>]+); ([^;>]+); ([^
 // paragraph has the figure, and so has the table, rounded to as many digits.
 func TestTextsAgreeWithTheFigures(t *testing.T) {
 	for path, least := range map[string]int{"FAQ.md": 1, "test/bench/profile.md": 4, "test/bench/api-profile.md": 3} {
-		content, err := os.ReadFile(filepath.Join(root(t), path))
-		if err != nil {
-			t.Fatal(err)
-		}
+		content := read(t, path)
 		notes := 0
-		for paragraph := range strings.SplitSeq(string(content), "\n\n") {
+		for paragraph := range strings.SplitSeq(content, "\n\n") {
 			text := figure.ReplaceAllString(paragraph, "")
 			for _, note := range figure.FindAllStringSubmatch(paragraph, -1) {
 				notes++
@@ -168,11 +159,8 @@ var (
 func TestFiguresAreRecent(t *testing.T) {
 	linked := map[string]bool{}
 	for _, document := range []string{"README.md", "FAQ.md", "SECURITY.md", "CONTRIBUTING.md", "METRICS.md"} {
-		content, err := os.ReadFile(filepath.Join(root(t), document))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, link := range linkedFigures.FindAllStringSubmatch(string(content), -1) {
+		content := read(t, document)
+		for _, link := range linkedFigures.FindAllStringSubmatch(content, -1) {
 			linked[link[1]] = true
 			if measured[link[1]] == nil {
 				t.Errorf("%s links %s, of which this test does not know what its figures are of", document, link[1])
@@ -183,16 +171,13 @@ func TestFiguresAreRecent(t *testing.T) {
 		if !linked[file] {
 			t.Errorf("no document links %s", file)
 		}
-		content, err := os.ReadFile(filepath.Join(root(t), file))
-		if err != nil {
-			t.Fatal(err)
-		}
-		head := recorded.FindSubmatch(content)
+		content := read(t, file)
+		head := recorded.FindStringSubmatch(content)
 		if head == nil {
 			t.Errorf("%s begins with %.60q, want its date and commit", file, content)
 			continue
 		}
-		out, err := exec.Command("git", append([]string{"-C", root(t), "rev-list", "--count", string(head[1]) + "..HEAD", "--"}, folders...)...).CombinedOutput()
+		out, err := exec.Command("git", append([]string{"-C", root(t), "rev-list", "--count", head[1] + "..HEAD", "--"}, folders...)...).CombinedOutput()
 		if err != nil {
 			t.Errorf("%s is of commit %s, which git does not know: %v: %s", file, head[1], err, out)
 			continue

@@ -5,7 +5,6 @@ import (
 	"flag"
 	"fmt"
 	"go/ast"
-	"go/parser"
 	"go/token"
 	"os"
 	"path/filepath"
@@ -107,23 +106,17 @@ func TestNamesOfMetrics(t *testing.T) {
 // metricsOfCode returns the metrics that the processes make.
 func metricsOfCode(t *testing.T) (found []metric) {
 	t.Helper()
-	sources(t, func(path string, content []byte) {
-		if within(path, "pkg") && !strings.HasSuffix(path, "_test.go") {
-			found = append(found, metricsOf(t, path, content)...)
+	syntax(t, func(path string, files *token.FileSet, file *ast.File) {
+		if within(path, "pkg") && isShipped(path) {
+			found = append(found, metricsOf(t, path, files, file)...)
 		}
 	})
 	return found
 }
 
 // metricsOf returns the metrics that a file makes.
-func metricsOf(t *testing.T, path string, content []byte) (found []metric) {
+func metricsOf(t *testing.T, path string, files *token.FileSet, file *ast.File) (found []metric) {
 	t.Helper()
-	files := token.NewFileSet()
-	file, err := parser.ParseFile(files, path, content, parser.SkipObjectResolution)
-	if err != nil {
-		t.Errorf("parsing %s: %v", path, err)
-		return nil
-	}
 	if imports(file, "github.com/prometheus/client_golang/prometheus/promauto") {
 		t.Errorf("%s imports promauto; register metrics on a prometheus.Registerer that the caller gives", path)
 	}

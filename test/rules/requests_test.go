@@ -2,7 +2,6 @@ package rules
 
 import (
 	"go/ast"
-	"go/parser"
 	"go/token"
 	"slices"
 	"strconv"
@@ -21,14 +20,8 @@ var upgradeReaders = map[string]string{
 // request to a Kubernetes API wants and which subresources leave the API, and httprelay.IsUpgrade
 // to be the one that reads what an upgrade is. A second list would miss the next subresource.
 func TestOneReadingOfRequests(t *testing.T) {
-	sources(t, func(path string, content []byte) {
-		if strings.HasSuffix(path, "_test.go") || strings.HasPrefix(path, "test/") || strings.HasPrefix(path, "pkg/apirequest/") {
-			return
-		}
-		files := token.NewFileSet()
-		file, err := parser.ParseFile(files, path, content, parser.SkipObjectResolution)
-		if err != nil {
-			t.Errorf("parsing %s: %v", path, err)
+	syntax(t, func(path string, files *token.FileSet, file *ast.File) {
+		if !isShipped(path) || strings.HasPrefix(path, "pkg/apirequest/") {
 			return
 		}
 		for node := range ast.Preorder(file) {

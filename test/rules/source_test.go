@@ -1,7 +1,6 @@
 package rules
 
 import (
-	"bytes"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -58,8 +57,27 @@ func sources(t *testing.T, visit func(path string, content []byte)) {
 	}
 }
 
-func TestLength(t *testing.T) {
+// syntax calls visit with the syntax of every such file, comments included.
+func syntax(t *testing.T, visit func(path string, files *token.FileSet, file *ast.File)) {
+	t.Helper()
 	sources(t, func(path string, content []byte) {
+		files := token.NewFileSet()
+		file, err := parser.ParseFile(files, path, content, parser.ParseComments|parser.SkipObjectResolution)
+		if err != nil {
+			t.Errorf("parsing %s: %v", path, err)
+			return
+		}
+		visit(path, files, file)
+	})
+}
+
+// isShipped reports whether a file is part of what users run.
+func isShipped(path string) bool {
+	return !strings.HasPrefix(path, "test/") && !strings.HasSuffix(path, "_test.go")
+}
+
+func TestLength(t *testing.T) {
+	syntax(t, func(path string, files *token.FileSet, file *ast.File) {
 		fileLimit, limit := maxFile, maxFunction
 		switch {
 		case strings.HasSuffix(path, "_test.go"):
@@ -67,14 +85,8 @@ func TestLength(t *testing.T) {
 		case strings.HasPrefix(path, "test/"):
 			limit = maxKitFunction
 		}
-		if lines := bytes.Count(content, []byte("\n")); lines > fileLimit {
+		if lines := files.File(file.FileStart).LineCount() - 1; lines > fileLimit {
 			t.Errorf("%s has %d lines, more than %d; split it by subject", path, lines, fileLimit)
-		}
-		files := token.NewFileSet()
-		file, err := parser.ParseFile(files, path, content, parser.SkipObjectResolution)
-		if err != nil {
-			t.Errorf("parsing %s: %v", path, err)
-			return
 		}
 		for _, declaration := range file.Decls {
 			function, ok := declaration.(*ast.FuncDecl)
@@ -92,19 +104,12 @@ func TestLength(t *testing.T) {
 // TestForbidden looks at the syntax, so that comments and messages may speak of
 // what code must not do.
 func TestForbidden(t *testing.T) {
-	sources(t, func(path string, content []byte) {
-		files := token.NewFileSet()
-		file, err := parser.ParseFile(files, path, content, parser.SkipObjectResolution)
-		if err != nil {
-			t.Errorf("parsing %s: %v", path, err)
-			return
-		}
-		ast.Inspect(file, func(node ast.Node) bool {
+	syntax(t, func(path string, files *token.FileSet, file *ast.File) {
+		for node := range ast.Preorder(file) {
 			if what := forbidden(file, path, node); what != "" {
 				t.Errorf("%s: %s", files.Position(node.Pos()), what)
 			}
-			return true
-		})
+		}
 	})
 }
 

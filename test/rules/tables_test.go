@@ -3,10 +3,7 @@ package rules
 import (
 	"fmt"
 	"go/ast"
-	"go/parser"
 	"go/token"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -30,16 +27,13 @@ var testName = regexp.MustCompile("`((?:Test|Fuzz)[A-Z][A-Za-z0-9_]*)((?:/[^`/]+
 func TestTablesNameTests(t *testing.T) {
 	functions, literals := testNames(t)
 	for _, table := range tables {
-		content, err := os.ReadFile(filepath.Join(root(t), table.path))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, found := lineWith(string(content), fmt.Sprintf("| %s%d |", table.prefix, table.rows+1)); found {
+		content := read(t, table.path)
+		if _, found := lineWith(content, fmt.Sprintf("| %s%d |", table.prefix, table.rows+1)); found {
 			t.Errorf("%s has more than %d rows, which this test does not look at", table.path, table.rows)
 		}
 		for number := 1; number <= table.rows; number++ {
 			id := fmt.Sprintf("| %s%d |", table.prefix, number)
-			row, found := lineWith(string(content), id)
+			row, found := lineWith(content, id)
 			if !found {
 				t.Errorf("%s has no row that begins with %q", table.path, id)
 				continue
@@ -76,28 +70,21 @@ func lineWith(content, prefix string) (string, bool) {
 func testNames(t *testing.T) (functions, literals map[string]bool) {
 	t.Helper()
 	functions, literals = map[string]bool{}, map[string]bool{}
-	sources(t, func(path string, content []byte) {
-		isTest := strings.HasSuffix(path, "_test.go")
-		if !isTest && !strings.HasPrefix(path, "test/") {
+	syntax(t, func(path string, _ *token.FileSet, file *ast.File) {
+		if isShipped(path) {
 			return
 		}
-		file, err := parser.ParseFile(token.NewFileSet(), path, content, parser.SkipObjectResolution)
-		if err != nil {
-			t.Errorf("parsing %s: %v", path, err)
-			return
-		}
-		ast.Inspect(file, func(node ast.Node) bool {
+		for node := range ast.Preorder(file) {
 			switch node := node.(type) {
 			case *ast.FuncDecl:
-				functions[node.Name.Name] = functions[node.Name.Name] || isTest && node.Recv == nil
+				functions[node.Name.Name] = functions[node.Name.Name] || strings.HasSuffix(path, "_test.go") && node.Recv == nil
 			case *ast.BasicLit:
 				if text, err := strconv.Unquote(node.Value); err == nil && node.Kind == token.STRING {
 					literals[text] = true
 					literals[strings.ReplaceAll(text, " ", "_")] = true
 				}
 			}
-			return true
-		})
+		}
 	})
 	return functions, literals
 }

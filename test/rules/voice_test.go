@@ -2,11 +2,8 @@ package rules
 
 import (
 	"go/ast"
-	"go/parser"
 	"go/token"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -40,36 +37,23 @@ func TestVoice(t *testing.T) {
 			t.Errorf("%v: %q has a clause as subject; name the thing that acts (CONTRIBUTING.md)", where, sentence)
 		}
 	}
-	sources(t, func(path string, content []byte) {
-		files := token.NewFileSet()
-		file, err := parser.ParseFile(files, path, content, parser.ParseComments|parser.SkipObjectResolution)
-		if err != nil {
-			t.Errorf("parsing %s: %v", path, err)
-			return
-		}
+	syntax(t, func(path string, files *token.FileSet, file *ast.File) {
 		for _, group := range file.Comments {
 			for paragraph := range strings.SplitSeq(group.Text(), "\n\n") {
 				report(files.Position(group.Pos()), paragraph)
 			}
 		}
-		if strings.HasPrefix(path, "test/") || strings.HasSuffix(path, "_test.go") {
-			return
-		}
-		ast.Inspect(file, func(node ast.Node) bool {
-			if literal, ok := node.(*ast.BasicLit); ok && literal.Kind == token.STRING {
+		for node := range ast.Preorder(file) {
+			if literal, ok := node.(*ast.BasicLit); ok && literal.Kind == token.STRING && isShipped(path) {
 				if text, err := strconv.Unquote(literal.Value); err == nil {
 					report(files.Position(literal.Pos()), text)
 				}
 			}
-			return true
-		})
+		}
 	})
 	for _, path := range documents(t) {
-		content, err := os.ReadFile(filepath.Join(root(t), path))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for paragraph := range strings.SplitSeq(string(content), "\n\n") {
+		content := read(t, path)
+		for paragraph := range strings.SplitSeq(content, "\n\n") {
 			report(path, paragraph)
 		}
 	}
@@ -106,22 +90,12 @@ func TestClausesIn(t *testing.T) {
 // TestInfoWithoutErrors holds logs to klog's conventions: failures are logged by Error, and
 // information that is always there has no error.
 func TestInfoWithoutErrors(t *testing.T) {
-	sources(t, func(path string, content []byte) {
-		if strings.HasPrefix(path, "test/") || strings.HasSuffix(path, "_test.go") {
-			return
-		}
-		files := token.NewFileSet()
-		file, err := parser.ParseFile(files, path, content, parser.SkipObjectResolution)
-		if err != nil {
-			t.Errorf("parsing %s: %v", path, err)
-			return
-		}
-		ast.Inspect(file, func(node ast.Node) bool {
-			if call, ok := node.(*ast.CallExpr); ok && logsErrorAsInfo(call) {
+	syntax(t, func(path string, files *token.FileSet, file *ast.File) {
+		for node := range ast.Preorder(file) {
+			if call, ok := node.(*ast.CallExpr); ok && isShipped(path) && logsErrorAsInfo(call) {
 				t.Errorf("%s: Info with an error: log it with Error if the process failed, with V(1) if only a developer needs it; a refusal has a reason and a message", files.Position(call.Pos()))
 			}
-			return true
-		})
+		}
 	})
 }
 

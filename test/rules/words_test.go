@@ -2,7 +2,6 @@ package rules
 
 import (
 	"go/ast"
-	"go/parser"
 	"go/token"
 	"regexp"
 	"strings"
@@ -35,14 +34,8 @@ var word = regexp.MustCompile(`[A-Za-z]+`)
 
 // TestWords looks at identifiers and comments. Messages and flags may quote others.
 func TestWords(t *testing.T) {
-	sources(t, func(path string, content []byte) {
+	syntax(t, func(path string, files *token.FileSet, file *ast.File) {
 		if _, ok := withUnusedWords[path]; ok {
-			return
-		}
-		files := token.NewFileSet()
-		file, err := parser.ParseFile(files, path, content, parser.ParseComments|parser.SkipObjectResolution)
-		if err != nil {
-			t.Errorf("parsing %s: %v", path, err)
 			return
 		}
 		check := func(at token.Pos, words []string) {
@@ -58,12 +51,11 @@ func TestWords(t *testing.T) {
 				check(comment.Pos(), word.FindAllString(comment.Text, -1))
 			}
 		}
-		ast.Inspect(file, func(node ast.Node) bool {
+		for node := range ast.Preorder(file) {
 			if identifier, ok := node.(*ast.Ident); ok {
 				check(identifier.Pos(), partsOf(identifier.Name))
 			}
-			return true
-		})
+		}
 	})
 }
 
