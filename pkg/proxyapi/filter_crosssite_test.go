@@ -129,10 +129,8 @@ func TestPageWithClientCertificate(t *testing.T) {
 	}), "staging-cluster-002")
 	files := pkitest.Issue(t, filepath.Join(t.TempDir(), "root"), w.cas["users"], pki.Leaf{CommonName: "root", Client: true}, w.hubCA)
 	p := browser.OpenWithCertificate(t, files.Cert, files.Key, w.url, filepath.Join(w.dir, "proxy-api-ca.crt"))
-	p.Look(1440, 900, "light")
 	p.Go(w.url + "/ui/")
 	p.WaitFor(rowsShown + ` === 2 && document.getElementById('leave').hidden && document.getElementById('signin').hidden`)
-	p.Screenshot("root-2-certificate")
 	checkPage(t, p)
 
 	other := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {

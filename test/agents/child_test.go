@@ -4,8 +4,8 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -25,16 +25,11 @@ type childSpec struct {
 	Port     int    // of the proxy server
 	Dir      string // of the certificates
 	Clusters []string
-	// Kubeconfig makes agents of clusters, not plain ones.
-	Kubeconfig string
-	// Backends makes a process without agents: what is around those of Kubeconfig, which are
-	// a kube-apiserver, for which it writes Kubeconfig, and a load balancer.
-	Backends []string
 }
 
 // childReport is what the child prints for each line that it reads.
 type childReport struct {
-	Port        int // of the target, or of the balancer
+	Port        int // of the target
 	Usage       usage
 	Connections int
 }
@@ -52,22 +47,9 @@ func runChild(raw string) int {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	port := target.port()
-	if len(spec.Backends) > 0 {
-		around, err := serveAround(spec.Backends, spec.Kubeconfig)
-		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
-		defer around.close()
-		port = around.port
-	}
 	var agents sync.WaitGroup
 	for _, cluster := range spec.Clusters {
 		o := agentOptions(pkitest.Files(filepath.Join(spec.Dir, "agent-"+cluster)), cluster, "agent", spec.Port)
-		if spec.Kubeconfig != "" {
-			clusterOptions(o, cluster, spec.Kubeconfig)
-		}
 		made, err := proxyagent.New(o)
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -77,11 +59,8 @@ func runChild(raw string) int {
 	}
 	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
 		used, err := measure()
-		if lines.Text() != "" {
-			err = errors.Join(err, writeProfiles(lines.Text()))
-		}
 		if err == nil {
-			err = json.NewEncoder(os.Stdout).Encode(childReport{port, used, target.connections()})
+			err = json.NewEncoder(os.Stdout).Encode(childReport{target.port(), used, target.connections()})
 		}
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -96,22 +75,17 @@ func runChild(raw string) int {
 
 type child struct {
 	t     testing.TB
-	ask   func(profiles string) error
+	ask   io.Writer
 	lines *bufio.Scanner
 }
 
 // startChild runs agents in a process of their own until the test ends.
 func (h *hub) startChild(clusters []string, port int) *child {
 	h.t.Helper()
-	return h.startChildOf(childSpec{Port: port, Dir: h.dir, Clusters: clusters})
-}
-
-func (h *hub) startChildOf(spec childSpec) *child {
-	h.t.Helper()
-	for _, cluster := range spec.Clusters {
+	for _, cluster := range clusters {
 		h.issueAgent(cluster)
 	}
-	raw, err := json.Marshal(spec)
+	raw, err := json.Marshal(childSpec{Port: port, Dir: h.dir, Clusters: clusters})
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -135,18 +109,12 @@ func (h *hub) startChildOf(spec childSpec) *child {
 			h.t.Errorf("the agents' process: %v", err)
 		}
 	})
-	return &child{h.t, func(profiles string) error { _, err := fmt.Fprintln(in, profiles); return err }, bufio.NewScanner(out)}
+	return &child{h.t, in, bufio.NewScanner(out)}
 }
 
-func (c *child) report() childReport {
+func (c *child) report() (r childReport) {
 	c.t.Helper()
-	return c.profile("")
-}
-
-// profile is report, and writes profiles whose names begin with prefix unless that is empty.
-func (c *child) profile(prefix string) (r childReport) {
-	c.t.Helper()
-	if err := c.ask(prefix); err != nil {
+	if _, err := fmt.Fprintln(c.ask); err != nil {
 		c.t.Fatal(err)
 	}
 	if !c.lines.Scan() {

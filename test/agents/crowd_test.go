@@ -137,7 +137,6 @@ func TestReconnectStorm(t *testing.T) {
 // usage is what a crowd is counted by.
 type usage struct {
 	Memory, Goroutines, Files int
-	Stacks, Live              int // of Memory
 	Processor                 time.Duration
 }
 
@@ -152,7 +151,7 @@ func measure() (usage, error) {
 		err = syscall.Getrusage(syscall.RUSAGE_SELF, &used)
 	}
 	processor := time.Duration(used.Utime.Nano() + used.Stime.Nano())
-	return usage{int(stats.HeapInuse + stats.StackInuse), runtime.NumGoroutine(), len(entries), int(stats.StackInuse), int(stats.HeapAlloc), processor}, err
+	return usage{int(stats.HeapInuse + stats.StackInuse), runtime.NumGoroutine(), len(entries), processor}, err
 }
 
 // both measures this process and the agents'.
@@ -163,7 +162,7 @@ func both(t *testing.T, c *child) usage {
 		t.Fatal(err)
 	}
 	other := c.report().Usage
-	return usage{own.Memory + other.Memory, own.Goroutines + other.Goroutines, own.Files + other.Files, own.Stacks + other.Stacks, own.Live + other.Live, own.Processor + other.Processor}
+	return usage{own.Memory + other.Memory, own.Goroutines + other.Goroutines, own.Files + other.Files, own.Processor + other.Processor}
 }
 
 func (u usage) since(before usage, n int) string {

@@ -269,22 +269,14 @@ type balancer struct {
 
 func newBalancer(t testing.TB) *balancer {
 	t.Helper()
-	b, err := listenBalancer()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(b.close)
-	return b
-}
-
-func listenBalancer() (*balancer, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, err
-	}
 	b := &balancer{listener: listener, open: map[net.Conn]string{}}
 	b.wg.Go(b.serve)
-	return b, nil
+	t.Cleanup(b.close)
+	return b
 }
 
 func (b *balancer) close() {

@@ -9,7 +9,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	_ "net/http/pprof" // SCALE_KEEP says where
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -79,7 +78,7 @@ func runChild(kind string) error {
 	if err != nil {
 		return err
 	}
-	http.Handle("/metrics", promhttp.Handler()) // beside net/http/pprof
+	http.Handle("/metrics", promhttp.Handler())
 	server := &http.Server{ReadHeaderTimeout: time.Minute}
 	go func() { _ = server.Serve(metrics) }()
 	in, out := json.NewDecoder(os.Stdin), json.NewEncoder(os.Stdout)

@@ -130,11 +130,6 @@ func (w *world) start(ctx context.Context) (err error) {
 		return err
 	}
 	w.following.Go(func() { w.follow(ctx) })
-	if os.Getenv("SCALE_KEEP") != "" {
-		for _, c := range append(w.agents[:len(w.agents):len(w.agents)], w.balancers...) {
-			w.say(c.name + " serves metrics and profiles at http://" + c.metrics)
-		}
-	}
 	return w.makeUsers(ctx)
 }
 
@@ -273,9 +268,5 @@ func (w *world) stop() {
 	if w.lab != nil {
 		_ = w.lab.Stop()
 	}
-	if os.Getenv("SCALE_KEEP") != "" {
-		w.say("logs are kept in " + w.dir)
-	} else {
-		_ = os.RemoveAll(w.dir)
-	}
+	_ = os.RemoveAll(w.dir)
 }

@@ -4,7 +4,6 @@ package browser
 
 import (
 	"bufio"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -331,29 +330,4 @@ func (p *Page) Problems() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return append([]string(nil), p.problems...)
-}
-
-// Look sets the size of the window and the scheme of colors, light or dark.
-func (p *Page) Look(width, height int, scheme string) {
-	p.t.Helper()
-	p.Call("Emulation.setDeviceMetricsOverride", map[string]any{"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}, nil)
-	p.Call("Emulation.setEmulatedMedia", map[string]any{"features": []map[string]string{{"name": "prefers-color-scheme", "value": scheme}}}, nil)
-}
-
-// Screenshot writes NAME.png into the folder that BROWSER_SCREENSHOTS names, if it does.
-func (p *Page) Screenshot(name string) {
-	p.t.Helper()
-	dir := os.Getenv("BROWSER_SCREENSHOTS")
-	if dir == "" {
-		return
-	}
-	var shot struct{ Data string }
-	p.Call("Page.captureScreenshot", map[string]any{"format": "png"}, &shot)
-	image, err := base64.StdEncoding.DecodeString(shot.Data)
-	if err == nil {
-		err = os.WriteFile(filepath.Join(dir, name+".png"), image, 0o644)
-	}
-	if err != nil {
-		p.t.Error(err)
-	}
 }
