@@ -53,19 +53,38 @@ func (h *hub) patientDialer() *tunnel.Dialer {
 // machine alone: as long as dials have.
 const dialLimit = tunnel.DefaultDialTimeout
 
-// stopInTime is stop, and holds every dial to dialLimit, stretched by what others did
-// on the machine since others began.
-func (l *load) stopInTime(t *testing.T, others noise) {
+// loadInService has clients use clusters, with our dialers and konnectivity's client. Its end holds
+// every dial to dialLimit, stretched by what others did on the machine meanwhile.
+func (h *hub) loadInService(t *testing.T, s *target, clusters []string) (l *load, end func()) {
 	t.Helper()
-	l.stop(t)
-	own, err := measure()
+	before, err := measure()
 	if err != nil {
 		t.Fatal(err)
 	}
-	stretch := others.stretch(t, own.Processor)
-	if worst, limit := slices.Max(l.take()), time.Duration(float64(dialLimit)*stretch); worst > limit {
-		t.Errorf("an exchange took %s, want %s at most where others stretch times %.1f ×", worst, limit, stretch)
+	others := startNoise(t, before.Processor)
+	l = startLoad(s, 6, time.Millisecond, []dialFunc{h.patientDialer().DialContext, h.patientDialer().DialContext, h.stockDial}, clusters)
+	return l, func() {
+		t.Helper()
+		count := l.done.Load()
+		eventually(t, "work goes on", func() bool { return l.done.Load() > count+20 })
+		l.stop(t)
+		own, err := measure()
+		if err != nil {
+			t.Fatal(err)
+		}
+		stretch := others.stretch(t, own.Processor)
+		if worst, limit := slices.Max(l.take()), time.Duration(float64(dialLimit)*stretch); worst > limit {
+			t.Errorf("an exchange took %s, want %s at most where others stretch times %.1f ×", worst, limit, stretch)
+		}
 	}
+}
+
+func (h *hub) startPatientAgents(clusters []string) (agents []*agent) {
+	h.t.Helper()
+	for _, cluster := range clusters {
+		agents = append(agents, h.startAgent(cluster, "agent-"+cluster, h.agents.address(), patientAgent))
+	}
+	return agents
 }
 
 // stockDial dials as konnectivity's own client does, with a tunnel for each
@@ -101,19 +120,11 @@ func TestRollingRestartOfServers(t *testing.T) {
 	for range 3 {
 		servers = append(servers, h.startServer(inService))
 	}
-	var agents []*agent
-	for _, cluster := range clusters {
-		agents = append(agents, h.startAgent(cluster, "agent-"+cluster, h.agents.address(), patientAgent))
-	}
+	agents := h.startPatientAgents(clusters)
 	d := h.patientDialer()
 	h.mustReach(d.DialContext, s, clusters...)
 	long := s.openLong(t, d.DialContext, clusters[0])
-	before, err := measure()
-	if err != nil {
-		t.Fatal(err)
-	}
-	others := startNoise(t, before.Processor)
-	l := startLoad(s, 6, time.Millisecond, []dialFunc{d.DialContext, h.patientDialer().DialContext, h.stockDial}, clusters)
+	l, end := h.loadInService(t, s, clusters)
 	for _, old := range servers {
 		before := l.done.Load()
 		h.startServer(inService)
@@ -133,9 +144,7 @@ func TestRollingRestartOfServers(t *testing.T) {
 			t.Error("a server did not end after its last connection")
 		}
 	}
-	count := l.done.Load()
-	eventually(t, "work goes on", func() bool { return l.done.Load() > count+20 })
-	l.stopInTime(t, others)
+	end()
 	for _, last := range agents {
 		last.stop() // or the servers would wait for it to find others
 	}

@@ -3,7 +3,6 @@ package agents
 import (
 	"fmt"
 	"testing"
-	"time"
 
 	"open-cluster-management.io/cluster-proxy/pkg/proxyserver"
 )
@@ -44,10 +43,7 @@ func TestFourServers(t *testing.T) {
 		servers = append(servers, h.startServer(four))
 	}
 	clusters := crowd(12)
-	var agents []*agent
-	for _, cluster := range clusters {
-		agents = append(agents, h.startAgent(cluster, "agent-"+cluster, h.agents.address(), patientAgent))
-	}
+	agents := h.startPatientAgents(clusters)
 	settled := func() error {
 		if counts, sum := agentsOn(t, servers); sum < 2*len(clusters) {
 			return fmt.Errorf("servers have %v agents, %d together; want %d at least", counts, sum, 2*len(clusters))
@@ -58,12 +54,7 @@ func TestFourServers(t *testing.T) {
 	h.reachFromEach(target, servers, clusters)
 
 	d := h.patientDialer()
-	before, err := measure()
-	if err != nil {
-		t.Fatal(err)
-	}
-	others := startNoise(t, before.Processor)
-	l := startLoad(target, 6, time.Millisecond, []dialFunc{d.DialContext, h.patientDialer().DialContext, h.stockDial}, clusters)
+	l, end := h.loadInService(t, target, clusters)
 	for i := range servers {
 		long := target.openLong(t, d.DialContext, clusters[i])
 		old, before := servers[i], l.done.Load()
@@ -76,9 +67,7 @@ func TestFourServers(t *testing.T) {
 		_ = long.Close() // somebody waits for it
 		<-old.done
 	}
-	count := l.done.Load()
-	eventually(t, "work goes on", func() bool { return l.done.Load() > count+20 })
-	l.stopInTime(t, others)
+	end()
 	h.reachFromEach(target, servers, clusters)
 	calmly.Success(t, "each agent to have two servers again", settled)
 	for _, last := range agents {
