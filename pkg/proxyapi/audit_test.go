@@ -14,46 +14,57 @@ import (
 	"testing"
 
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/filter"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/scope"
 )
 
-// audited starts a proxy API with an audit log. events ends it and returns its
-// events, of stage ResponseComplete.
-func audited(t *testing.T, prepare ...func(*Server)) (w *world, events func() []auditv1.Event) {
+// withAuditLog has a proxy API write what it audits to a file.
+func withAuditLog(t *testing.T) (log string, set func(*Options)) {
 	t.Helper()
 	dir := t.TempDir()
 	policy, log := filepath.Join(dir, "policy.yaml"), filepath.Join(dir, "audit.log")
 	if err := os.WriteFile(policy, []byte("apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata}]\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	return log, func(o *Options) {
+		o.Audit.PolicyFile, o.Audit.LogOptions.Path, o.Audit.LogOptions.BatchOptions.Mode = policy, log, "blocking"
+	}
+}
+
+// eventsOf ends a proxy API and returns the events in its audit log, of stage ResponseComplete.
+func (w *world) eventsOf(t *testing.T, log string) (found []auditv1.Event) {
+	t.Helper()
+	w.stop()
+	if err := w.ended(); err != nil {
+		t.Fatal(err)
+	}
+	raw, err := os.ReadFile(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range bytes.Lines(raw) {
+		var e auditv1.Event
+		if err := json.Unmarshal(line, &e); err != nil {
+			t.Fatal(err)
+		}
+		if e.Stage == "ResponseComplete" {
+			found = append(found, e)
+		}
+	}
+	return found
+}
+
+// audited starts a proxy API with an audit log. events ends it and returns its events.
+func audited(t *testing.T, prepare ...func(*Server)) (w *world, events func() []auditv1.Event) {
+	t.Helper()
+	log, set := withAuditLog(t)
 	w = startWith(t, func(s *Server) {
 		for _, f := range prepare {
 			f(s)
 		}
-	}, func(o *Options) {
-		o.Audit.PolicyFile, o.Audit.LogOptions.Path, o.Audit.LogOptions.BatchOptions.Mode = policy, log, "blocking"
-	})
-	return w, func() (found []auditv1.Event) {
-		w.stop()
-		if err := w.ended(); err != nil {
-			t.Fatal(err)
-		}
-		raw, err := os.ReadFile(log)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for line := range bytes.Lines(raw) {
-			var e auditv1.Event
-			if err := json.Unmarshal(line, &e); err != nil {
-				t.Fatal(err)
-			}
-			if e.Stage == "ResponseComplete" {
-				found = append(found, e)
-			}
-		}
-		return found
-	}
+	}, set)
+	return w, func() []auditv1.Event { return w.eventsOf(t, log) }
 }
 
 // raw sends a request as it is written and returns the answer's code.

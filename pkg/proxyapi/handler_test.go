@@ -347,27 +347,6 @@ func TestDrainWaitsForUpgrades(t *testing.T) {
 	}
 }
 
-// TestAgentRestart breaks the pooled connection: the next requests must find a
-// new one, at most one may notice.
-func TestAgentRestart(t *testing.T) {
-	w := start(t)
-	ok := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
-	first := w.agent("cluster1", ok, "cluster1")
-	client := w.client()
-	get(t, client, w.url+"/cluster1/version", nil)
-	first.server.Close()
-	w.agent("cluster1", ok, "cluster1")
-	failed := 0
-	for range 20 {
-		if resp, _ := get(t, client, w.url+"/cluster1/version", nil); resp.StatusCode != http.StatusOK {
-			failed++
-		}
-	}
-	if failed > 1 {
-		t.Errorf("%d requests failed after the restart of an agent, want at most one", failed)
-	}
-}
-
 func TestVanishedClusterIsCutOff(t *testing.T) {
 	w := start(t)
 	w.agent("cluster1", http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -18,7 +19,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	restclient "k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/remotecommand"
 	"k8s.io/streaming/pkg/httpstream"
@@ -408,14 +408,8 @@ func TestFramesThatCannotBeRecorded(t *testing.T) {
 
 // TestRecordingsAreAudited has the audit log say where a recording is, or why there is none.
 func TestRecordingsAreAudited(t *testing.T) {
-	dir := t.TempDir()
-	policy, log := filepath.Join(dir, "policy.yaml"), filepath.Join(dir, "audit.log")
-	if err := os.WriteFile(policy, []byte("apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata}]\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	w, recordings := recorded(t, &shell{out: []byte("hello")}, func(o *Options) {
-		o.Audit.PolicyFile, o.Audit.LogOptions.Path, o.Audit.LogOptions.BatchOptions.Mode = policy, log, "blocking"
-	})
+	log, set := withAuditLog(t)
+	w, recordings := recorded(t, &shell{out: []byte("hello")}, set)
 	if _, _, err := w.exec(remotecommand.NewSPDYExecutor, execPath, "", false); err != nil {
 		t.Fatal(err)
 	}
@@ -430,23 +424,9 @@ func TestRecordingsAreAudited(t *testing.T) {
 	if _, _, err := w.exec(remotecommand.NewSPDYExecutor, execPath, "", false); err != nil {
 		t.Fatal(err)
 	}
-	w.stop()
-	if err := w.ended(); err != nil {
-		t.Fatal(err)
-	}
-	raw, err := os.ReadFile(log)
-	if err != nil {
-		t.Fatal(err)
-	}
 	said := map[string]string{}
-	for line := range bytes.Lines(raw) {
-		var e auditv1.Event
-		if err := json.Unmarshal(line, &e); err != nil {
-			t.Fatal(err)
-		}
-		for key, value := range e.Annotations {
-			said[key] = value
-		}
+	for _, e := range w.eventsOf(t, log) {
+		maps.Copy(said, e.Annotations)
 	}
 	if want, err := filepath.Rel(recordings, files[0]); err != nil || said[scope.AnnotationPrefix+"recording"] != want || !strings.HasPrefix(said[scope.AnnotationPrefix+"recording-failed"], "unrecorded: ") {
 		t.Errorf("annotations are %q, want recording %s, and one that failed", said, want)

@@ -121,14 +121,30 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
+// viewCase is a target below an endpoint of views, and what it leads to.
+type viewCase struct {
+	target string
+	want   Target
+	ok     bool
+	code   int
+}
+
+func (tc viewCase) check(t *testing.T, parse func(target string) (Target, bool, error)) {
+	t.Run(tc.target, func(t *testing.T) {
+		got, ok, err := parse(tc.target)
+		if diff := cmp.Diff(tc.want, got); diff != "" || ok != tc.ok {
+			t.Errorf("leads to a view: %t, want %t (-want +got):\n%s", ok, tc.ok, diff)
+		}
+		var refused *Error
+		if errors.As(err, &refused); tc.code == 0 && err != nil || tc.code != 0 && (refused == nil || refused.Code != tc.code) {
+			t.Errorf("error %v, want code %d", err, tc.code)
+		}
+	})
+}
+
 func TestParseViewBelow(t *testing.T) {
 	const prefix = "/apis/g/v1/fleetviews/"
-	for _, tc := range []struct {
-		target string
-		want   Target
-		ok     bool
-		code   int
-	}{
+	for _, tc := range []viewCase{
 		{target: prefix + "all/proxy/api/v1/pods?a=/b", ok: true, want: Target{View: "all", Path: "/api/v1/pods", Query: "?a=/b"}},
 		{target: prefix + "all/proxy", ok: true, want: Target{View: "all", Path: "/"}},
 		{target: prefix + "all/proxy//x%2Fy/", ok: true, want: Target{View: "all", Path: "//x%2Fy/"}},
@@ -141,27 +157,13 @@ func TestParseViewBelow(t *testing.T) {
 		{target: prefix + "all/%70roxy/x"},
 		{target: "/apis/g/v1/clusters/all/proxy/x"},
 	} {
-		t.Run(tc.target, func(t *testing.T) {
-			got, ok, err := ParseViewBelow(prefix, "proxy", tc.target)
-			if diff := cmp.Diff(tc.want, got); diff != "" || ok != tc.ok {
-				t.Errorf("ParseViewBelow = %t, want %t (-want +got):\n%s", ok, tc.ok, diff)
-			}
-			var refused *Error
-			if errors.As(err, &refused); tc.code == 0 && err != nil || tc.code != 0 && (refused == nil || refused.Code != tc.code) {
-				t.Errorf("error %v, want code %d", err, tc.code)
-			}
-		})
+		tc.check(t, func(target string) (Target, bool, error) { return ParseViewBelow(prefix, "proxy", target) })
 	}
 }
 
 func TestParseViewAt(t *testing.T) {
 	const endpoint = "/apis/g/v1/proxying/karmada/proxy"
-	for _, tc := range []struct {
-		target string
-		want   Target
-		ok     bool
-		code   int
-	}{
+	for _, tc := range []viewCase{
 		{target: endpoint + "/api/v1/pods?a=/b", ok: true, want: Target{View: "v", Path: "/api/v1/pods", Query: "?a=/b"}},
 		{target: endpoint, ok: true, want: Target{View: "v", Path: "/"}},
 		{target: endpoint + "?", ok: true, want: Target{View: "v", Path: "/", Query: "?"}},
@@ -173,15 +175,6 @@ func TestParseViewAt(t *testing.T) {
 		{target: endpoint + "%2fx"},
 		{target: "/apis/g/v1/proxying/other/proxy/x"},
 	} {
-		t.Run(tc.target, func(t *testing.T) {
-			got, ok, err := ParseViewAt(endpoint, "v", tc.target)
-			if diff := cmp.Diff(tc.want, got); diff != "" || ok != tc.ok {
-				t.Errorf("ParseViewAt = %t, want %t (-want +got):\n%s", ok, tc.ok, diff)
-			}
-			var refused *Error
-			if errors.As(err, &refused); tc.code == 0 && err != nil || tc.code != 0 && (refused == nil || refused.Code != tc.code) {
-				t.Errorf("error %v, want code %d", err, tc.code)
-			}
-		})
+		tc.check(t, func(target string) (Target, bool, error) { return ParseViewAt(endpoint, "v", target) })
 	}
 }
