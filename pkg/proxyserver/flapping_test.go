@@ -86,8 +86,8 @@ func (f *flapper) visit(way string, opens bool) {
 	}
 }
 
-// TestFlappingAgentsOfOurs is TestFlappingAgents for agents with control carriers and carriers,
-// that go in each way there is while a user has a connection to them.
+// TestFlappingAgentsOfOurs has agents with control carriers and carriers that go in each way there
+// is while a user has a connection to them.
 func TestFlappingAgentsOfOurs(t *testing.T) {
 	const agents, rounds = 10, 6
 	ways := []string{"is killed", "leaves", "vanishes"}

@@ -66,20 +66,28 @@ func TestSilentAgentIsPassedOver(t *testing.T) {
 	})
 }
 
+// atTwoServers has an agent at a server and at its peer.
+func atTwoServers(t *testing.T, dir string) (s *memServer, here, elsewhere *memAgent, stop func()) {
+	t.Helper()
+	hub := newMemHub(t, dir)
+	peer, stopPeer := hub.start("peer")
+	s, stopServer := hub.start("server-0", peer)
+	elsewhere, here = peer.connect("cluster1", "agent", 2), s.connect("cluster1", "agent", 2)
+	return s, here, elsewhere, func() {
+		here.stop()
+		elsewhere.stop()
+		stopServer()
+		stopPeer()
+	}
+}
+
 // TestSilentAgentOfOneServer black-holes the way between an agent and one
 // server, whose peer has the agent still.
 func TestSilentAgentOfOneServer(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		hub := newMemHub(t, dir)
-		peer, stopPeer := hub.start("peer")
-		defer stopPeer()
-		s, stop := hub.start("server-0", peer)
+		s, here, elsewhere, stop := atTwoServers(t, dir)
 		defer stop()
-		elsewhere := peer.connect("cluster1", "agent", 2)
-		defer elsewhere.stop()
-		here := s.connect("cluster1", "agent", 2)
-		defer here.stop()
 		s.mustOpen("before", 0)
 		close(here.cut)
 		s.mustOpen("at first", 3*time.Second)
@@ -202,15 +210,8 @@ func TestDrainWithoutCarriers(t *testing.T) {
 }
 
 func drainWithoutCarriers(t *testing.T, dir string, drain func(*memServer)) {
-	hub := newMemHub(t, dir)
-	peer, stopPeer := hub.start("peer")
-	defer stopPeer()
-	s, stop := hub.start("server-0", peer)
+	s, here, elsewhere, stop := atTwoServers(t, dir)
 	defer stop()
-	elsewhere := peer.connect("cluster1", "agent", 2)
-	defer elsewhere.stop()
-	here := s.connect("cluster1", "agent", 2)
-	defer here.stop()
 	here.gone.Store(true)
 	drain(s)
 	s.mustOpen("while it has carriers", 0)

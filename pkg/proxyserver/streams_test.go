@@ -257,27 +257,37 @@ func TestClientReachesItsOwnConnectionOnly(t *testing.T) {
 	exchange(t, victim, "x", "cluster1:x")
 }
 
+// TestAgentAnswersItsOwnDialsOnly has an agent answer another cluster's dial, or end it.
 func TestAgentAnswersItsOwnDialsOnly(t *testing.T) {
-	h := startHub(t, withKonnectivityAgents)
-	asked := h.mustStream(t, agentSpec{cluster: "cluster1"})
-	asked.manual.Store(true)
-	thief := h.mustStream(t, agentSpec{cluster: "cluster2"})
-	stream := h.rawClient(t)
-	if err := stream.Send(dialPacket("cluster1:443", 42)); err != nil {
-		t.Fatal(err)
-	}
-	<-asked.seen
-	thief.accept(42, 7)
-	// The thief's stream is in order: once it carried a dial, 42 was seen.
-	conn, err := h.dial(t, h.clientTLS(t), "cluster2:443")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = conn.Close()
-	asked.accept(42, 9)
-	response, err := stream.Recv()
-	if err != nil || response.GetDialResponse().GetConnectID() != 9 {
-		t.Errorf("answer %v, %v; want connection 9", response, err)
+	for name, attack := range map[string]*client.Packet{
+		"answered": {Type: client.PacketType_DIAL_RSP, Payload: &client.Packet_DialResponse{DialResponse: &client.DialResponse{Random: 42, ConnectID: 7}}},
+		"ended":    {Type: client.PacketType_DIAL_CLS, Payload: &client.Packet_CloseDial{CloseDial: &client.CloseDial{Random: 42}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := startHub(t, withKonnectivityAgents)
+			asked := h.mustStream(t, agentSpec{cluster: "cluster1"})
+			asked.manual.Store(true)
+			thief := h.mustStream(t, agentSpec{cluster: "cluster2"})
+			stream := h.rawClient(t)
+			if err := stream.Send(dialPacket("cluster1:443", 42)); err != nil {
+				t.Fatal(err)
+			}
+			<-asked.seen
+			if err := thief.stream.Send(attack); err != nil {
+				t.Fatal(err)
+			}
+			// The thief's stream is in order: once it carried a dial, its packet was seen.
+			conn, err := h.dial(t, h.clientTLS(t), "cluster2:443")
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = conn.Close()
+			asked.accept(42, 9)
+			response, err := stream.Recv()
+			if err != nil || response.GetDialResponse().GetConnectID() != 9 {
+				t.Errorf("answer %v, %v; want connection 9", response, err)
+			}
+		})
 	}
 }
 
@@ -318,33 +328,6 @@ func TestBackendsAreCountedOnce(t *testing.T) {
 	h.mustStream(t, agentSpec{cluster: "cluster2", id: "a"})
 	if got := h.backends(); got != 2 {
 		t.Errorf("%d backends, want one for each cluster", got)
-	}
-}
-
-// TestDialsEndByTheirOwnAgentOnly lets an agent end another cluster's dial.
-func TestDialsEndByTheirOwnAgentOnly(t *testing.T) {
-	h := startHub(t, withKonnectivityAgents)
-	asked := h.mustStream(t, agentSpec{cluster: "cluster1"})
-	asked.manual.Store(true)
-	thief := h.mustStream(t, agentSpec{cluster: "cluster2"})
-	stream := h.rawClient(t)
-	if err := stream.Send(dialPacket("cluster1:443", 42)); err != nil {
-		t.Fatal(err)
-	}
-	<-asked.seen
-	if err := thief.stream.Send(&client.Packet{Type: client.PacketType_DIAL_CLS, Payload: &client.Packet_CloseDial{
-		CloseDial: &client.CloseDial{Random: 42}}}); err != nil {
-		t.Fatal(err)
-	}
-	// The thief's stream is in order: once it carried a dial, its packet was seen.
-	conn, err := h.dial(t, h.clientTLS(t), "cluster2:443")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = conn.Close()
-	asked.accept(42, 9)
-	if response, err := stream.Recv(); err != nil || response.GetDialResponse().GetConnectID() != 9 {
-		t.Errorf("answer %v, %v; want connection 9", response, err)
 	}
 }
 
