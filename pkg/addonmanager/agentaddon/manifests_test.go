@@ -9,23 +9,19 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"open-cluster-management.io/addon-framework/pkg/agent"
 	addonv1alpha1 "open-cluster-management.io/api/addon/v1alpha1"
 	clusterv1 "open-cluster-management.io/api/cluster/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"open-cluster-management.io/cluster-proxy/pkg/addonmanager/certificates"
 	"open-cluster-management.io/cluster-proxy/pkg/apis/proxy/v1alpha1"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
-	"open-cluster-management.io/cluster-proxy/pkg/pki"
 )
 
 // rendering is an addon whose requests to the hub and whose renderings are counted.
@@ -64,18 +60,7 @@ func (c counted) Manifests(cluster *clusterv1.ManagedCluster, addon *addonv1alph
 
 func newRendering(t testing.TB) *rendering {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme, addonv1alpha1.Install} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
-	}
-	ca, err := pki.NewCA("hub", time.Now(), time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
-	bundle := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: certificates.HubBundleSecret, Namespace: hubNamespace}, Data: map[string][]byte{"ca.crt": ca.CertPEM}}
-	r := &rendering{hub: fake.NewClientBuilder().WithScheme(scheme).WithObjects(configuration(nil), bundle).Build()}
+	r := &rendering{hub: hubWith(t, configuration(nil))}
 	addon := &Addon{Hub: r, Reader: r.hub, Certificates: certificates.Store{Client: r.hub, Namespace: hubNamespace, BundleNamespace: hubNamespace},
 		DeploymentConfigs: oneConfig{}, InstallNamespace: identity.DefaultAgentNamespace, EnableKubeAPIProxy: true}
 	built, err := addon.Build()

@@ -49,8 +49,8 @@ func configuration(entrypoint *v1alpha1.ManagedProxyConfigurationProxyServerEntr
 	}
 }
 
-// render gives the Deployment that would be installed on a cluster.
-func render(t *testing.T, cluster string, config *v1alpha1.ManagedProxyConfiguration, spec *addonv1alpha1.AddOnDeploymentConfigSpec, more ...client.Object) (*appsv1.Deployment, []runtime.Object, error) {
+// hubWith is a hub with these objects and the bundle of its CA.
+func hubWith(t testing.TB, objects ...client.Object) client.WithWatch {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme, addonv1alpha1.Install} {
@@ -63,7 +63,13 @@ func render(t *testing.T, cluster string, config *v1alpha1.ManagedProxyConfigura
 		t.Fatal(err)
 	}
 	bundle := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: certificates.HubBundleSecret, Namespace: hubNamespace}, Data: map[string][]byte{"ca.crt": ca.CertPEM}}
-	reader := fake.NewClientBuilder().WithScheme(scheme).WithObjects(append(more, config, bundle)...).Build()
+	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(append(objects, bundle)...).Build()
+}
+
+// render gives the Deployment that would be installed on a cluster.
+func render(t *testing.T, cluster string, config *v1alpha1.ManagedProxyConfiguration, spec *addonv1alpha1.AddOnDeploymentConfigSpec, more ...client.Object) (*appsv1.Deployment, []runtime.Object, error) {
+	t.Helper()
+	reader := hubWith(t, append(more, config)...)
 	addon := &Addon{
 		Hub:                reader,
 		Reader:             reader,

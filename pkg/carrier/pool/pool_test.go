@@ -122,38 +122,24 @@ func TestPoolLimits(t *testing.T) {
 	})
 }
 
+// TestPoolAsksForMoreAndWaitsUntilItsDeadline asks for what one who waits needs, as the dialing side
+// keeps idle carriers itself, and asks again when the first request was lost and nothing else happens.
 func TestPoolAsksForMoreAndWaitsUntilItsDeadline(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		asked := 0
-		p := New(Config{More: func(n int) { asked += n }})
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		if _, err := p.Open(ctx, request); carrier.CodeOf(err) != carrier.TimedOut {
-			t.Errorf("error %v, want %v", err, carrier.TimedOut)
-		}
-		if asked != 1 {
-			t.Errorf("asked for %d, want 1 for who waits; the dialing side keeps idle ones itself", asked)
-		}
-		_ = p.Close()
-	})
-}
-
-// TestPoolAsksAgainForWaiters loses the first request for carriers, while nothing
-// else happens.
-func TestPoolAsksAgainForWaiters(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		asked := 0
-		p := New(Config{More: func(n int) { asked += n }})
-		ctx, cancel := context.WithTimeout(t.Context(), 12*time.Second)
-		defer cancel()
-		if _, err := p.Open(ctx, request); carrier.CodeOf(err) != carrier.TimedOut {
-			t.Errorf("error %v, want %v", err, carrier.TimedOut)
-		}
-		if asked != 3 {
-			t.Errorf("asked %d times in 12 s, want 3", asked)
-		}
-		_ = p.Close()
-	})
+	for wait, want := range map[time.Duration]int{time.Second: 1, 12 * time.Second: 3} {
+		synctest.Test(t, func(t *testing.T) {
+			asked := 0
+			p := New(Config{More: func(n int) { asked += n }})
+			ctx, cancel := context.WithTimeout(t.Context(), wait)
+			defer cancel()
+			if _, err := p.Open(ctx, request); carrier.CodeOf(err) != carrier.TimedOut {
+				t.Errorf("error %v, want %v", err, carrier.TimedOut)
+			}
+			if asked != want {
+				t.Errorf("asked for %d in %s, want %d", asked, wait, want)
+			}
+			_ = p.Close()
+		})
+	}
 }
 
 func TestPoolDialsAgainAfterFailures(t *testing.T) {

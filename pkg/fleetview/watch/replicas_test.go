@@ -67,15 +67,7 @@ func TestOtherReplica(t *testing.T) {
 		r := newReplicas(t, 3, a, b)
 		first := r.all[0]
 		c := first.watch(func(o *Options) { o.SendInitialEvents, o.Bookmarks = new(true), true })
-		c.events()
-		versions, want := []string{c.last}, []string{}
-		for i := range 6 {
-			m := []*cluster{a, b}[i%2]
-			m.set(fmt.Sprint("n", i))
-			want = append(want, fmt.Sprintf("ADDED %s/n%d", m.name, i))
-			diff(t, "an event", want[i:], c.events())
-			versions = append(versions, c.last)
-		}
+		versions, want := sixEvents(t, c, a, b)
 		check := func(what string) {
 			for _, f := range r.all[1:] {
 				for i, at := range versions {

@@ -82,21 +82,29 @@ func TestInitialEvents(t *testing.T) {
 	})
 }
 
+// sixEvents are those of objects that two clusters get in turns, and the versions that a stream
+// has before each and after the last.
+func sixEvents(t *testing.T, c *client, a, b *cluster) (versions, want []string) {
+	t.Helper()
+	c.events()
+	versions = []string{c.last}
+	for i := range 6 {
+		m := []*cluster{a, b}[i%2]
+		m.set(fmt.Sprint("n", i))
+		want = append(want, fmt.Sprintf("ADDED %s/n%d", m.name, i))
+		diff(t, "an event", want[i:], c.events())
+		versions = append(versions, c.last)
+	}
+	return versions, want
+}
+
 // TestResume goes on from each version that a stream has given out.
 func TestResume(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := newCluster("a", "x"), newCluster("b", "x")
 		f := newFixture(t, a, b)
 		c := f.watch(func(o *Options) { o.SendInitialEvents = new(true) })
-		c.events()
-		versions, want := []string{c.last}, []string{}
-		for i := range 6 {
-			m := []*cluster{a, b}[i%2]
-			m.set(fmt.Sprint("n", i))
-			want = append(want, fmt.Sprintf("ADDED %s/n%d", m.name, i))
-			diff(t, "an event", want[i:], c.events())
-			versions = append(versions, c.last)
-		}
+		versions, want := sixEvents(t, c, a, b)
 		for _, live := range []bool{true, false} {
 			if !live {
 				c.stop()

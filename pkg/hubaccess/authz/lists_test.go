@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -101,14 +100,10 @@ func TestListsThatNobodyWaitsFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, 500, 0)
 		f.limit(2, 7*time.Millisecond)
-		reach := func(ctx context.Context, name, verb string) error {
-			_, _, err := f.authorizer.Reachable(ctx, &user.DefaultInfo{Name: name}, []Right{{Verb: verb}}, "all", func() []string { return slices.Clone(f.clusters) })
-			return err
-		}
 		for i := range 50 {
 			ctx, cancel := context.WithCancel(t.Context())
 			began := make(chan error)
-			go func() { began <- reach(ctx, "eve", fmt.Sprint("verb-", i)) }()
+			go func() { _, _, err := f.reachAs(ctx, "eve", fmt.Sprint("verb-", i)); began <- err }()
 			synctest.Wait()
 			cancel()
 			if err := <-began; !errors.Is(err, context.Canceled) {
@@ -117,7 +112,7 @@ func TestListsThatNobodyWaitsFor(t *testing.T) {
 		}
 		synctest.Wait()
 		began := time.Now()
-		if err := reach(t.Context(), "jane", "get"); err != nil || time.Since(began) > 3*time.Second {
+		if _, _, err := f.reach(); err != nil || time.Since(began) > 3*time.Second {
 			t.Errorf("beside lists that nobody waits for another user's ended after %s: %v; want it after some 2 s", time.Since(began), err)
 		}
 	})
@@ -129,18 +124,14 @@ func TestUsersTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, 500, 0)
 		f.limit(2, 7*time.Millisecond)
-		reach := func(ctx context.Context, name, verb string) error {
-			_, _, err := f.authorizer.Reachable(ctx, &user.DefaultInfo{Name: name}, []Right{{Verb: verb}}, "all", func() []string { return slices.Clone(f.clusters) })
-			return err
-		}
 		ctx, cancel := context.WithCancel(t.Context())
 		var eve sync.WaitGroup
 		for i := range 50 {
-			eve.Go(func() { _ = reach(ctx, "eve", fmt.Sprint("verb-", i)) })
+			eve.Go(func() { _, _, _ = f.reachAs(ctx, "eve", fmt.Sprint("verb-", i)) })
 		}
 		synctest.Wait()
 		began := time.Now()
-		if err := reach(t.Context(), "jane", "get"); err != nil || time.Since(began) > 5*time.Second {
+		if _, _, err := f.reach(); err != nil || time.Since(began) > 5*time.Second {
 			t.Errorf("beside 50 lists of another user one ended after %s: %v; want it after some 4 s", time.Since(began), err)
 		}
 		cancel()
@@ -157,7 +148,7 @@ func TestListWithOneWhoStays(t *testing.T) {
 		reach := func(ctx context.Context) (answer chan string) {
 			answer = make(chan string)
 			go func() {
-				names, _, err := f.authorizer.Reachable(ctx, &user.DefaultInfo{Name: "jane"}, []Right{{Verb: "get"}}, "all", func() []string { return slices.Clone(f.clusters) })
+				names, _, err := f.reachAs(ctx, "jane", "get")
 				answer <- fmt.Sprint(names, err)
 			}()
 			synctest.Wait()
@@ -203,7 +194,7 @@ func TestListsThatBeginAgainAndAgain(t *testing.T) {
 			ended := make(chan struct{})
 			go func() {
 				defer close(ended)
-				_, _, _ = f.authorizer.Reachable(ctx, &user.DefaultInfo{Name: "eve"}, []Right{{Verb: "get"}}, "all", func() []string { return slices.Clone(f.clusters) })
+				_, _, _ = f.reachAs(ctx, "eve", "get")
 			}()
 			synctest.Wait()
 			cancel()

@@ -81,7 +81,12 @@ func (f *fleet) asked() int {
 }
 
 func (f *fleet) reach() (names []string, late bool, err error) {
-	return f.authorizer.Reachable(f.t.Context(), &user.DefaultInfo{Name: "jane"}, []Right{{Verb: "get"}}, "all", func() []string { return slices.Clone(f.clusters) })
+	return f.reachAs(f.t.Context(), "jane", "get")
+}
+
+// reachAs lists the clusters that a user may reach.
+func (f *fleet) reachAs(ctx context.Context, name, verb string) (names []string, late bool, err error) {
+	return f.authorizer.Reachable(ctx, &user.DefaultInfo{Name: name}, []Right{{Verb: verb}}, "all", func() []string { return slices.Clone(f.clusters) })
 }
 
 // list returns the clusters of a list, how long it took and how many questions.

@@ -191,6 +191,19 @@ func TestOnlyTheProxyAPIIsAnswered(t *testing.T) {
 	}
 }
 
+// dialHTTP1 connects as the proxy API does for upgrades, for as long as the test runs.
+func (f *fixture) dialHTTP1(t *testing.T) *tls.Conn {
+	t.Helper()
+	config := f.tls(t, f.hubCA, pki.Leaf{CommonName: string(identity.RoleProxyAPI), Client: true})
+	config.NextProtos = []string{"http/1.1"}
+	conn, err := tls.Dial("tcp", strings.TrimPrefix(f.url, "https://"), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
 func TestUpgrade(t *testing.T) {
 	f := start(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.ProtoMajor != 1 {
@@ -205,13 +218,7 @@ func TestUpgrade(t *testing.T) {
 		fmt.Fprint(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
 		_, _ = io.Copy(conn, buf)
 	})
-	config := f.tls(t, f.hubCA, pki.Leaf{CommonName: string(identity.RoleProxyAPI), Client: true})
-	config.NextProtos = []string{"http/1.1"}
-	conn, err := tls.Dial("tcp", strings.TrimPrefix(f.url, "https://"), config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
+	conn := f.dialHTTP1(t)
 	fmt.Fprint(conn, "GET /exec HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
 	reader := bufio.NewReader(conn)
 	resp, err := http.ReadResponse(reader, nil)
@@ -232,13 +239,7 @@ func TestRefusedUpgradeEndsThere(t *testing.T) {
 		requests++
 		w.WriteHeader(http.StatusForbidden)
 	})
-	config := f.tls(t, f.hubCA, pki.Leaf{CommonName: string(identity.RoleProxyAPI), Client: true})
-	config.NextProtos = []string{"http/1.1"}
-	conn, err := tls.Dial("tcp", strings.TrimPrefix(f.url, "https://"), config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
+	conn := f.dialHTTP1(t)
 	reader := bufio.NewReader(conn)
 	for range 2 {
 		fmt.Fprint(conn, "GET /exec HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")

@@ -2,7 +2,6 @@ package apihandler
 
 import (
 	"bufio"
-	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -22,8 +21,6 @@ import (
 	"k8s.io/client-go/transport"
 
 	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
-	"open-cluster-management.io/cluster-proxy/pkg/identity"
-	"open-cluster-management.io/cluster-proxy/pkg/pki"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyagent/ownerpolicy"
 )
 
@@ -225,12 +222,7 @@ func TestUpgradeIsImpersonated(t *testing.T) {
 		_, _ = io.Copy(io.Discard, conn)
 		close(gone)
 	}, Access{ExtraKeys: []string{"example.org/team"}})
-	config := f.tls(t, f.hubCA, pki.Leaf{CommonName: string(identity.RoleProxyAPI), Client: true})
-	config.NextProtos = []string{"http/1.1"}
-	conn, err := tls.Dial("tcp", strings.TrimPrefix(f.url, "https://"), config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := f.dialHTTP1(t)
 	req, err := http.NewRequest(http.MethodGet, f.url+"/exec", nil)
 	if err != nil {
 		t.Fatal(err)
