@@ -14,14 +14,10 @@ import (
 // discovery twice, for five times. One that obeys Retry-After makes 55.
 const mostRequests = 12
 
-// TestAwayClusterKubectl runs kubectl, with nothing in its cache, for a cluster whose agents
-// have stopped: it fails at once, and says which cluster is away, whatever way it takes. It
-// disturbs one cluster, whose agents stop for a while.
-func TestAwayClusterKubectl(t *testing.T) {
-	releaseOnNodes(t)
-	installed.NeedLab(t, "takes the power from a cluster's agents")
-	away := installed.Clusters[len(installed.Clusters)-1]
-	installed.StopAgents(t, away)
+// wantAwayByKubectl runs kubectl, with nothing in its cache, for a cluster whose agents have
+// stopped: it fails at once, and says which cluster is away, whatever way it takes.
+func wantAwayByKubectl(t *testing.T, away string) {
+	t.Helper()
 	for _, endpoint := range installed.Endpoints(away) {
 		if endpoint.Name == "direct" || endpoint.Name == "proxy-api" {
 			continue // not the hub's, and with a token of the cluster, which is told nothing of it

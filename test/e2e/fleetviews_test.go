@@ -84,6 +84,22 @@ func (f *fleet) awaitMaps(t *testing.T, what string, cfg *rest.Config, want []st
 	})
 }
 
+// followAll watches by each endpoint, when that lists all that there is: ConfigMap m on each cluster.
+func (f *fleet) followAll(t *testing.T, endpoints []suite.Endpoint, all []string) (watches []watch.Interface) {
+	t.Helper()
+	for _, endpoint := range endpoints {
+		f.awaitMaps(t, "all objects at "+endpoint.Name, endpoint.Cfg, all)
+		w := f.followMaps(t, endpoint.Cfg, "")
+		var want []string
+		for _, cluster := range f.clusters {
+			want = append(want, "ADDED m@"+cluster)
+		}
+		wantEvents(t, "objects at "+endpoint.Name, w, want...)
+		watches = append(watches, w)
+	}
+	return watches
+}
+
 // TestFleetFrozenAgent freezes the agents of one cluster, which is what an overloaded
 // machine and a broken network look like. The others' objects come within the view's
 // timeout, with a warning; then everything is there again. It disturbs one cluster, whose
@@ -110,17 +126,7 @@ func TestFleetFrozenAgent(t *testing.T) {
 	installed.MakeView(t, view, map[string]any{"clusterTimeoutSeconds": int64(timeout / time.Second)})
 	installed.MakeView(t, strict, map[string]any{"clusterTimeoutSeconds": int64(timeout / time.Second), "whenUnreachable": "Fail"})
 	endpoints := installed.ViewEndpoints(view, installed.HubToken)
-	var watches []watch.Interface
-	for _, endpoint := range endpoints {
-		f.awaitMaps(t, "all objects at "+endpoint.Name, endpoint.Cfg, all)
-		w := f.followMaps(t, endpoint.Cfg, "")
-		var want []string
-		for _, cluster := range f.clusters {
-			want = append(want, "ADDED m@"+cluster)
-		}
-		wantEvents(t, "objects at "+endpoint.Name, w, want...)
-		watches = append(watches, w)
-	}
+	watches := f.followAll(t, endpoints, all)
 	thaw := installed.FreezeAgents(t, frozen)
 	for i, endpoint := range endpoints {
 		for range 2 {
@@ -209,17 +215,7 @@ func TestFleetRightTakenAway(t *testing.T) {
 		}
 	}
 	endpoints := installed.ViewEndpoints(allView, token)
-	var watches []watch.Interface
-	for _, endpoint := range endpoints {
-		f.awaitMaps(t, "all objects at "+endpoint.Name, endpoint.Cfg, all)
-		w := f.followMaps(t, endpoint.Cfg, "")
-		var want []string
-		for _, cluster := range f.clusters {
-			want = append(want, "ADDED m@"+cluster)
-		}
-		wantEvents(t, "objects at "+endpoint.Name, w, want...)
-		watches = append(watches, w)
-	}
+	watches := f.followAll(t, endpoints, all)
 	setRights(f.clusters[1:]...)
 	began := time.Now()
 	for i, w := range watches {

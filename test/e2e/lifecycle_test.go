@@ -3,7 +3,6 @@ package e2e
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"strings"
 	"testing"
 
@@ -17,11 +16,10 @@ import (
 )
 
 // TestAgentComesAndGoes takes the agent of one cluster away and gives it back.
-// While it is away the answer is 503, the other cluster
+// While it is away the answer is 503, which kubectl understands, the other cluster
 // does not notice, and afterwards everything works again by itself. It disturbs
 // one cluster, whose agents stop for a while.
 func TestAgentComesAndGoes(t *testing.T) {
-	long.Test(t)
 	releaseOnNodes(t)
 	installed.NeedLab(t, "takes the power from a cluster's agents")
 	if len(installed.Clusters) < 2 {
@@ -29,21 +27,7 @@ func TestAgentComesAndGoes(t *testing.T) {
 	}
 	away, other := installed.Clusters[1], installed.Clusters[0]
 	installed.StopAgents(t, away)
-	suite.Eventually(t, "503 for "+away, func() error {
-		cfg := installed.ThroughProxyAPI(away)
-		cfg.BearerToken = installed.HubToken
-		resp, s, err := suite.TryStatus(t.Context(), cfg, "/version")
-		if err != nil {
-			return err
-		}
-		if resp.StatusCode != http.StatusServiceUnavailable {
-			return fmt.Errorf("answered %d: %s", resp.StatusCode, s.Message)
-		}
-		if !strings.Contains(s.Message, away) {
-			return fmt.Errorf("503 without the cluster's name: %q", s.Message)
-		}
-		return nil
-	})
+	wantAwayByKubectl(t, away)
 	if err := installed.Reachable(t.Context(), other); err != nil {
 		t.Errorf("%s suffers from what happened to %s: %v", other, away, err)
 	}
@@ -55,41 +39,21 @@ func TestAgentComesAndGoes(t *testing.T) {
 // TestProxyServerRestart kills every proxy server; agents and the proxy API come
 // back by themselves. It disturbs all clusters: every tunnel breaks once.
 func TestProxyServerRestart(t *testing.T) {
-	pods, err := installed.Hub.CoreV1().Pods(installed.Namespace).List(t.Context(), proxyServers)
-	if err != nil || len(pods.Items) == 0 {
-		t.Fatalf("%d proxy server pods, %v, want some", len(pods.Items), err)
+	k := installed.Kind(t, installed.Clusters[0], "proxy server")
+	pods, err := k.Pods(t.Context())
+	if err != nil || len(pods) == 0 {
+		t.Fatalf("%d proxy server pods, %v, want some", len(pods), err)
 	}
-	for _, pod := range pods.Items {
-		if err := installed.Hub.CoreV1().Pods(installed.Namespace).Delete(t.Context(), pod.Name, metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](1)}); err != nil {
+	for _, pod := range pods {
+		if err := k.Client.CoreV1().Pods(k.Namespace).Delete(t.Context(), pod, metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](1)}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	suite.Eventually(t, "other proxy servers", func() error {
-		now, err := installed.Hub.CoreV1().Pods(installed.Namespace).List(t.Context(), proxyServers)
-		if err != nil {
-			return err
-		}
-		for _, pod := range now.Items {
-			for _, old := range pods.Items {
-				if pod.UID == old.UID {
-					return fmt.Errorf("pod %q is still there", pod.Name)
-				}
-			}
-		}
-		if len(now.Items) != len(pods.Items) {
-			return fmt.Errorf("%d proxy servers, want %d", len(now.Items), len(pods.Items))
-		}
-		return nil
-	})
-	if installed.Lab != nil && !onNodes { // where a pod is gone before its process
-		suite.Eventually(t, "the end of the former proxy servers", func() error { return installed.Lab.PodsEnded(t.Context(), "hub") })
-	}
+	installed.AwaitOtherPods(t.Context(), t, k, pods)
 	for _, cluster := range installed.Clusters {
 		suite.Eventually(t, cluster+" reachable again", func() error { return installed.Reachable(t.Context(), cluster) })
 	}
 }
-
-var proxyServers = metav1.ListOptions{LabelSelector: "proxy.open-cluster-management.io/component-name=proxy-server"}
 
 // TestAddonDeletion removes the addon from one cluster: everything it had put
 // there goes, and because the placement still selects the cluster, it returns. It

@@ -101,9 +101,9 @@ func TestCopy(t *testing.T) {
 	}
 }
 
-// TestEntrypointsWork has the agents dial the hub by each kind of entrypoint in
-// turn. All suites begin with the load balancer. It disturbs all clusters: their
-// agents are replaced for each entrypoint.
+// TestEntrypointsWork has the agents dial the hub by its name. All suites begin with the
+// load balancer, and TestAgentsPortForwardToProxyServersOnly has port-forwards. It disturbs
+// all clusters: their agents are replaced, and back.
 func TestEntrypointsWork(t *testing.T) {
 	long.Test(t)
 	needNodes(t)
@@ -120,19 +120,12 @@ func TestEntrypointsWork(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = services.Delete(context.Background(), service.Name, metav1.DeleteOptions{}) })
-	for _, test := range []struct{ name, entrypoint, want string }{
-		{"hostname", `{"type":"Hostname","hostname":{"value":"hub.lab"},"port":30091,"loadBalancerService":null}`, "--proxy-server-host=hub.lab"},
-		{"port forward", `{"type":"PortForward","hostname":null,"loadBalancerService":null}`, "--enable-port-forward-proxy=true"},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			if err := installed.PatchConfiguration(t, `{"spec":{"proxyServer":{"entrypoint":`+test.entrypoint+`}}}`); err != nil {
-				t.Fatal(err)
-			}
-			for _, cluster := range installed.Clusters {
-				installed.AgentsFollow(t, cluster, test.want)
-				suite.WantPods(t, installed.ThroughProxyAPI(cluster))
-			}
-		})
+	if err := installed.PatchConfiguration(t, `{"spec":{"proxyServer":{"entrypoint":{"type":"Hostname","hostname":{"value":"hub.lab"},"port":30091,"loadBalancerService":null}}}}`); err != nil {
+		t.Fatal(err)
+	}
+	for _, cluster := range installed.Clusters {
+		installed.AgentsFollow(t, cluster, "--proxy-server-host=hub.lab")
+		suite.WantPods(t, installed.ThroughProxyAPI(cluster))
 	}
 }
 

@@ -44,8 +44,16 @@ func TestAgentsPortForwardToProxyServersOnly(t *testing.T) {
 	}
 	complete := agent(append(identity.AgentOrganizations(cluster), identity.Organization, "system:authenticated")...)
 	reached := 0
-	for pod := range podsOfTheHub(t) {
-		mine := strings.HasPrefix(pod, "cluster-proxy-") && !strings.HasPrefix(pod, "cluster-proxy-addon-")
+	installed.Settle(t)
+	for _, k := range installed.Kinds(t, cluster) {
+		if k.Client != installed.Hub {
+			continue
+		}
+		pods, err := k.Pods(t.Context())
+		if err != nil || len(pods) == 0 {
+			t.Fatalf("%d pods of the %s, %v, want some", len(pods), k.Name, err)
+		}
+		pod, mine := pods[0], k.Name == "proxy server"
 		if mine {
 			reached++
 		}
@@ -80,36 +88,8 @@ func TestAgentsPortForwardToProxyServersOnly(t *testing.T) {
 	}
 	for _, cluster := range installed.Clusters {
 		installed.AgentsFollow(t, cluster, "--enable-port-forward-proxy=true")
+		suite.WantPods(t, installed.ThroughProxyAPI(cluster))
 	}
-}
-
-// podsOfTheHub are the names of the addon's pods that run, one of each Deployment.
-func podsOfTheHub(t *testing.T) map[string]bool {
-	t.Helper()
-	names := map[string]bool{}
-	for _, deployment := range []string{"cluster-proxy", "cluster-proxy-addon-manager", "cluster-proxy-addon-user"} {
-		suite.Eventually(t, "a pod of "+deployment, func() error {
-			d, err := installed.Hub.AppsV1().Deployments(installed.Namespace).Get(t.Context(), deployment, metav1.GetOptions{})
-			if err != nil {
-				return err
-			}
-			if err := suite.RolledOut(d); err != nil {
-				return err
-			}
-			pods, err := installed.Hub.CoreV1().Pods(installed.Namespace).List(t.Context(), metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(d.Spec.Selector)})
-			if err != nil {
-				return err
-			}
-			for _, pod := range pods.Items {
-				if pod.DeletionTimestamp == nil {
-					names[pod.Name] = true
-					return nil
-				}
-			}
-			return fmt.Errorf("of %d pods, none stays", len(pods.Items))
-		})
-	}
-	return names
 }
 
 // portForward opens a port-forward to a pod of the hub's addon, as agents do, and

@@ -196,18 +196,29 @@ func (s *Suite) StartAgents(t *testing.T, cluster string) {
 // ready, and the cluster is reachable.
 func (s *Suite) AgentsFollow(t *testing.T, cluster, argument string) {
 	t.Helper()
+	s.awaitAgents(t, cluster, argument, func(agent corev1.Container) bool { return strings.Contains(fmt.Sprint(agent.Args), argument) })
+	Eventually(t, cluster+" reachable", func() error { return s.Reachable(t.Context(), cluster) })
+}
+
+// AgentsHaveImage waits until a cluster's agents all run an image and are ready.
+func (s *Suite) AgentsHaveImage(t *testing.T, cluster, suffix string) {
+	t.Helper()
+	s.awaitAgents(t, cluster, suffix, func(agent corev1.Container) bool { return strings.HasSuffix(agent.Image, suffix) })
+}
+
+func (s *Suite) awaitAgents(t *testing.T, cluster, with string, is func(corev1.Container) bool) {
+	t.Helper()
 	managed := Clientset(t, s.Direct(cluster))
-	Eventually(t, cluster+"'s agents with "+argument, func() error {
-		deployment, err := managed.AppsV1().Deployments(s.AgentNamespace).Get(t.Context(), "cluster-proxy-proxy-agent", metav1.GetOptions{})
+	Eventually(t, cluster+"'s agents with "+with, func() error {
+		deployment, err := managed.AppsV1().Deployments(s.AgentNamespace).Get(context.Background(), "cluster-proxy-proxy-agent", metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
-		if args := fmt.Sprint(deployment.Spec.Template.Spec.Containers[0].Args); !strings.Contains(args, argument) {
-			return fmt.Errorf("arguments are %s", args)
+		if agent := deployment.Spec.Template.Spec.Containers[0]; !is(agent) {
+			return fmt.Errorf("image %s, arguments %s", agent.Image, agent.Args)
 		}
 		return RolledOut(deployment)
 	})
-	Eventually(t, cluster+" reachable", func() error { return s.Reachable(t.Context(), cluster) })
 }
 
 // Gone says what of the addon is still on a cluster, and nil when nothing is.
@@ -359,19 +370,4 @@ func (s *Suite) Settle(t *testing.T) {
 			})
 		}
 	}
-}
-
-func (s *Suite) AgentsHaveImage(t *testing.T, cluster, suffix string) {
-	t.Helper()
-	managed := Clientset(t, s.Direct(cluster))
-	Eventually(t, cluster+"'s agents of "+suffix, func() error {
-		deployment, err := managed.AppsV1().Deployments(s.AgentNamespace).Get(context.Background(), "cluster-proxy-proxy-agent", metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		if image := deployment.Spec.Template.Spec.Containers[0].Image; !strings.HasSuffix(image, suffix) {
-			return fmt.Errorf("the image is %s", image)
-		}
-		return RolledOut(deployment)
-	})
 }

@@ -100,16 +100,19 @@ type Endpoint struct {
 func (s *Suite) Endpoints(cluster string) []Endpoint {
 	hubUser := s.ThroughProxyAPI(cluster)
 	hubUser.BearerToken = s.HubToken
-	hub := s.hub
 	return []Endpoint{
 		{"direct", s.Direct(cluster)},
 		{"proxy-api", s.ThroughProxyAPI(cluster)},
 		{"hub-user", hubUser},
-		{"aggregated", &rest.Config{
-			Host:        hub.Host + "/apis/clusterproxy.open-cluster-management.io/v1alpha1/clusters/" + cluster + "/proxy",
-			BearerToken: s.HubToken, TLSClientConfig: rest.TLSClientConfig{CAFile: hub.CAFile, CAData: hub.CAData}, QPS: -1,
-		}},
+		{"aggregated", s.aggregated("clusters/"+cluster, s.HubToken)},
 	}
+}
+
+// aggregated is the way to a cluster or a view by the hub's own kube-apiserver.
+func (s *Suite) aggregated(to, token string) *rest.Config {
+	cfg := rest.AnonymousClientConfig(s.hub)
+	cfg.Host, cfg.BearerToken = s.hub.Host+"/apis/"+proxyGroup+"/v1alpha1/"+to+"/proxy", token
+	return cfg
 }
 
 // ForEachEndpoint runs a scenario on every managed cluster, straight and through
@@ -119,19 +122,6 @@ func (s *Suite) ForEachEndpoint(t *testing.T, scenario func(t *testing.T, cluste
 	for _, cluster := range s.Clusters {
 		for _, endpoint := range s.Endpoints(cluster) {
 			t.Run(cluster+"/"+endpoint.Name, func(t *testing.T) { scenario(t, cluster, endpoint.Cfg) })
-		}
-	}
-}
-
-// ForEachTokenEndpoint is ForEachEndpoint for what takes a token of the cluster: the
-// hub's own kube-apiserver takes the hub's only.
-func (s *Suite) ForEachTokenEndpoint(t *testing.T, scenario func(t *testing.T, cluster string, cfg *rest.Config)) {
-	t.Helper()
-	for _, cluster := range s.Clusters {
-		for _, endpoint := range s.Endpoints(cluster) {
-			if endpoint.Name != "aggregated" {
-				t.Run(cluster+"/"+endpoint.Name, func(t *testing.T) { scenario(t, cluster, endpoint.Cfg) })
-			}
 		}
 	}
 }

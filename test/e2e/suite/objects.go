@@ -127,11 +127,3 @@ func WebPod(t *testing.T, cs *kubernetes.Clientset) string {
 	})
 	return name
 }
-
-func webPodName(ctx context.Context, cs *kubernetes.Clientset) string {
-	pods, err := cs.CoreV1().Pods("default").List(ctx, metav1.ListOptions{LabelSelector: "app=web"})
-	if err != nil || len(pods.Items) == 0 {
-		return "none"
-	}
-	return pods.Items[0].Name
-}

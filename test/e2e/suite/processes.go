@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -116,21 +117,6 @@ func (s *Suite) KillProxyAPI(t *testing.T) {
 	s.awaitOtherProxyAPI(t.Context(), t, k, before)
 }
 
-// KillProxyAPIInTurn kills the processes of the proxy API without a word, each when another one
-// has taken the place of the one before. Clusters may be away meanwhile.
-func (s *Suite) KillProxyAPIInTurn(t *testing.T) {
-	t.Helper()
-	k := s.Kind(t, s.Clusters[0], "proxy API")
-	before, err := k.Pods(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range before {
-		k.Kill(t, name)
-		s.awaitOtherPods(t.Context(), t, k, []string{name})
-	}
-}
-
 // RestartProxyAPI replaces the pods of the proxy API, as kubectl rollout restart does, and
 // returns when the processes of the former ones have ended.
 func (s *Suite) RestartProxyAPI(t *testing.T) {
@@ -186,7 +172,7 @@ func (s *Suite) ScaleProxyAPI(t *testing.T, replicas int32) {
 // processes, and new connections lead to every cluster by every endpoint.
 func (s *Suite) awaitOtherProxyAPI(ctx context.Context, t *testing.T, k Kind, before []string) {
 	t.Helper()
-	s.awaitOtherPods(ctx, t, k, before)
+	s.AwaitOtherPods(ctx, t, k, before)
 	for _, cluster := range s.Clusters {
 		for _, endpoint := range s.Endpoints(cluster) {
 			Eventually(t, cluster+" reachable again by "+endpoint.Name, func() error { return Once(ctx, endpoint.Cfg) })
@@ -194,8 +180,8 @@ func (s *Suite) awaitOtherProxyAPI(ctx context.Context, t *testing.T, k Kind, be
 	}
 }
 
-// awaitOtherPods waits until former pods are gone with their processes, and others are ready.
-func (s *Suite) awaitOtherPods(ctx context.Context, t *testing.T, k Kind, before []string) {
+// AwaitOtherPods waits until former pods are gone with their processes, and others are ready.
+func (s *Suite) AwaitOtherPods(ctx context.Context, t *testing.T, k Kind, before []string) {
 	t.Helper()
 	Eventually(t, "other pods of the "+k.Name, func() error {
 		deployment, err := k.Client.AppsV1().Deployments(k.Namespace).Get(ctx, k.deployment, metav1.GetOptions{})
@@ -209,12 +195,8 @@ func (s *Suite) awaitOtherPods(ctx context.Context, t *testing.T, k Kind, before
 		if err != nil {
 			return err
 		}
-		for _, name := range now {
-			for _, old := range before {
-				if name == old {
-					return fmt.Errorf("pod %q is still there", name)
-				}
-			}
+		if i := slices.IndexFunc(now, func(name string) bool { return slices.Contains(before, name) }); i >= 0 {
+			return fmt.Errorf("pod %q is still there", now[i])
 		}
 		if s.options.Nodes || s.Lab == nil {
 			return nil // such a pod goes when its process has ended

@@ -74,14 +74,14 @@ func (s *Suite) startTraffic(t *testing.T, cluster string, how Ending) *traffic 
 	}
 	dialed := s.Dialer(t).RESTConfig(cluster)
 	dialed.BearerToken, dialed.CAData = s.AdminToken[cluster], s.ClusterCA(cluster)
-	ready := &sync.WaitGroup{}
+	pod, ready := WebPod(t, cs), &sync.WaitGroup{}
 	for _, client := range []func(done func()){
 		func(done func()) { tr.request("proxy API", Once, s.ThroughProxyAPI(cluster), done) },
 		func(done func()) { tr.request("proxy API, writing", WriteOnce, s.ThroughProxyAPI(cluster), done) },
 		func(done func()) { tr.request("Go dialer", Once, dialed, done) },
 		func(done func()) { tr.watch(ns, done) },
-		func(done func()) { tr.exec(webSocket, webPodName(ctx, cs), done) },
-		func(done func()) { tr.exec(overSPDY, webPodName(ctx, cs), done) },
+		func(done func()) { tr.exec(webSocket, pod, done) },
+		func(done func()) { tr.exec(overSPDY, pod, done) },
 	} {
 		ready.Add(1)
 		tr.clients.Go(func() { client(sync.OnceFunc(ready.Done)) })

@@ -29,14 +29,7 @@ var (
 func (s *Suite) ViewEndpoints(view, token string) []Endpoint {
 	direct := s.ThroughProxyAPI("@" + view)
 	direct.BearerToken = token
-	hub := s.hub
-	return []Endpoint{
-		{"direct", direct},
-		{"aggregated", &rest.Config{
-			Host:        hub.Host + "/apis/clusterproxy.open-cluster-management.io/v1alpha1/fleetviews/" + view + "/proxy",
-			BearerToken: token, TLSClientConfig: rest.TLSClientConfig{CAFile: hub.CAFile, CAData: hub.CAData}, QPS: -1,
-		}},
-	}
+	return []Endpoint{{"direct", direct}, {"aggregated", s.aggregated("fleetviews/"+view, token)}}
 }
 
 // ForEachViewEndpoint runs a scenario through each way to a fleet view, as the hub's
