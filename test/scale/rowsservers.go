@@ -21,22 +21,20 @@ func (w *world) delete(ctx context.Context, pods ...corev1.Pod) error {
 }
 
 func measureServerRestart(ctx context.Context, w *world) error {
-	return w.measureReturn(ctx, "one of two proxy servers restarts", func() error {
-		pods, err := w.pods(ctx, proxyServers)
-		if err != nil {
-			return err
-		}
-		return w.delete(ctx, pods[0])
-	})
+	return w.measureRestart(ctx, "one of two proxy servers restarts", 1)
 }
 
 func measureServersRestart(ctx context.Context, w *world) error {
-	return w.measureReturn(ctx, "both proxy servers restart", func() error {
+	return w.measureRestart(ctx, "both proxy servers restart", 2)
+}
+
+func (w *world) measureRestart(ctx context.Context, what string, servers int) error {
+	return w.measureReturn(ctx, what, func() error {
 		pods, err := w.pods(ctx, proxyServers)
 		if err != nil {
 			return err
 		}
-		return w.delete(ctx, pods...)
+		return w.delete(ctx, pods[:min(servers, len(pods))]...)
 	})
 }
 
