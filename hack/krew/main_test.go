@@ -1,19 +1,17 @@
 package main
 
 import (
-	"archive/tar"
 	"bytes"
-	"compress/gzip"
 	"crypto/sha256"
-	"errors"
 	"fmt"
-	"io"
 	"net/url"
 	"path"
 	"strings"
 	"testing"
 
 	"sigs.k8s.io/yaml"
+
+	"open-cluster-management.io/cluster-proxy/test/testkit/tarball"
 )
 
 // TestManifest holds the manifest to what krew checks before it installs a plugin.
@@ -67,7 +65,7 @@ func TestManifest(t *testing.T) {
 		if want := fmt.Sprintf("%x", sha256.Sum256(archived)); !ok || p.SHA256 != want {
 			t.Errorf("%s: sha256 %s of %s, want %s", at, p.SHA256, p.URI, want)
 		}
-		files := filesOf(t, archived)
+		files := tarball.Read(t, bytes.NewReader(archived), "")
 		if content := files[p.Bin]; content != "program for "+at {
 			t.Errorf("%s: the archive has %q as %s", at, content, p.Bin)
 		}
@@ -102,28 +100,5 @@ func TestVersionForm(t *testing.T) {
 		if got := versionForm.MatchString(version); got != want {
 			t.Errorf("%q is a version: %v, want %v", version, got, want)
 		}
-	}
-}
-
-func filesOf(t *testing.T, archived []byte) map[string]string {
-	t.Helper()
-	plain, err := gzip.NewReader(bytes.NewReader(archived))
-	if err != nil {
-		t.Fatal(err)
-	}
-	files := map[string]string{}
-	for archive := tar.NewReader(plain); ; {
-		header, err := archive.Next()
-		if errors.Is(err, io.EOF) {
-			return files
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		content, err := io.ReadAll(archive)
-		if err != nil {
-			t.Fatal(err)
-		}
-		files[header.Name] = string(content)
 	}
 }

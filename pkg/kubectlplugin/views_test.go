@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -14,8 +13,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	clusterproxy "open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
 	"open-cluster-management.io/cluster-proxy/pkg/apis/proxy/v1alpha1"
@@ -75,18 +72,9 @@ func (h viewsHub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // start returns a kubeconfig with the context hub.
 func (h viewsHub) start(t *testing.T) string {
 	t.Helper()
-	server := httptest.NewServer(h)
+	server := httptest.NewTLSServer(h)
 	t.Cleanup(server.Close)
-	config := clientcmdapi.NewConfig()
-	config.Clusters["hub"] = &clientcmdapi.Cluster{Server: server.URL}
-	config.AuthInfos["ann"] = &clientcmdapi.AuthInfo{Token: "hub-token"}
-	config.Contexts["hub"] = &clientcmdapi.Context{Cluster: "hub", AuthInfo: "ann"}
-	config.CurrentContext = "hub"
-	file := filepath.Join(t.TempDir(), "config")
-	if err := clientcmd.WriteToFile(*config, file); err != nil {
-		t.Fatal(err)
-	}
-	return file
+	return clitest.WriteKubeconfig(t, server)
 }
 
 func TestViews(t *testing.T) {

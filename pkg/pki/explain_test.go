@@ -3,7 +3,6 @@ package pki
 import (
 	"crypto/tls"
 	"net"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -13,18 +12,7 @@ import (
 func issuedAt(t *testing.T, ca *CA, off time.Duration) Files {
 	t.Helper()
 	leaf := Leaf{CommonName: "both", DNSNames: []string{"server"}, Server: true, Client: true}
-	files := filesOf(t, t.TempDir(), ca, leaf, ca)
-	leaf.Validity = time.Hour
-	pair, err := ca.Issue(leaf, time.Now().Add(off))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for path, data := range map[string][]byte{files.Cert: pair.CertPEM, files.Key: pair.KeyPEM} {
-		if err := os.WriteFile(path, data, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return files
+	return filesAt(t, t.TempDir(), ca, leaf, ca, time.Now().Add(off))
 }
 
 func longLivedCA(t *testing.T) *CA {

@@ -18,8 +18,14 @@ import (
 // filesOf writes a certificate of ca and the bundle of trusted to dir.
 func filesOf(t *testing.T, dir string, ca *CA, leaf Leaf, trusted *CA) Files {
 	t.Helper()
+	return filesAt(t, dir, ca, leaf, trusted, time.Now())
+}
+
+// filesAt is filesOf by somebody whose clock says now.
+func filesAt(t *testing.T, dir string, ca *CA, leaf Leaf, trusted *CA, now time.Time) Files {
+	t.Helper()
 	leaf.Validity = time.Hour
-	pair, err := ca.Issue(leaf, time.Now())
+	pair, err := ca.Issue(leaf, now)
 	if err != nil {
 		t.Fatal(err)
 	}

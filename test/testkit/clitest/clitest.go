@@ -44,19 +44,11 @@ func FakeHubHandler(t *testing.T, more func(serve func(path string, code int, ob
 	mux := http.NewServeMux()
 	serve := func(path string, code int, object any) {
 		mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
-			code, object := code, object
 			if r.Header.Get("Authorization") != "Bearer hub-token" {
-				code, object = http.StatusUnauthorized, metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Code: 401, Reason: metav1.StatusReasonUnauthorized, Message: "Unauthorized"}
-			}
-			w.Header().Set("Content-Type", "application/json")
-			w.WriteHeader(code)
-			if text, ok := object.(string); ok {
-				_, _ = io.WriteString(w, text)
+				answer(t, w, http.StatusUnauthorized, StatusOf(401, metav1.StatusReasonUnauthorized, "", "Unauthorized"))
 				return
 			}
-			if err := json.NewEncoder(w).Encode(object); err != nil {
-				t.Error(err)
-			}
+			answer(t, w, code, object)
 		})
 	}
 	serve("/version", 200, version.Info{GitVersion: "v1.36.3"})
@@ -67,13 +59,24 @@ func FakeHubHandler(t *testing.T, more func(serve func(path string, code int, ob
 		{ObjectMeta: metav1.ObjectMeta{Name: "c2"}, Status: v1alpha1.ClusterStatus{Available: metav1.ConditionUnknown, Reason: "LeaseStopped", Message: "no lease since noon"}},
 	}})
 	serve(cli.GroupPath+"/c1/proxy/version", 200, version.Info{GitVersion: "v1.35.1"})
-	serve(cli.GroupPath+"/c2/proxy/version", 503, metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Code: 503, Reason: metav1.StatusReasonServiceUnavailable, Message: `no agent of cluster "c2" is connected since noon`})
+	serve(cli.GroupPath+"/c2/proxy/version", 503, StatusOf(503, metav1.StatusReasonServiceUnavailable, "", `no agent of cluster "c2" is connected since noon`))
 	serve(cli.IdentityPath("c1"), 200, v1alpha1.ClusterIdentity{
 		Hub: v1alpha1.UserInfo{Username: "ann", Groups: []string{"devs"}}, Cluster: v1alpha1.UserInfo{Username: "ann", Groups: []string{"devs", "system:authenticated"}}})
 	serve("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", 201, authorizationv1.SelfSubjectAccessReview{
 		TypeMeta: metav1.TypeMeta{APIVersion: "authorization.k8s.io/v1", Kind: "SelfSubjectAccessReview"}})
 	more(serve)
 	return mux
+}
+
+// answer answers with an object as JSON. A string is served as it is.
+func answer(t *testing.T, w http.ResponseWriter, code int, object any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	raw, ok := object.(string)
+	if !ok {
+		raw = string(Encoded(t, object))
+	}
+	_, _ = io.WriteString(w, raw)
 }
 
 func WriteKubeconfig(t *testing.T, server *httptest.Server) string {
@@ -178,19 +181,13 @@ func Encoded(t *testing.T, object any) []byte {
 func HubOfPaths(t *testing.T, paths map[string]func() (int, any)) (kubeconfig string) {
 	t.Helper()
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		answer, ok := paths[r.URL.Path]
+		of, ok := paths[r.URL.Path]
 		if !ok {
 			http.NotFound(w, r)
 			return
 		}
-		code, object := answer()
-		w.Header().Set("Content-Type", "application/json")
-		w.WriteHeader(code)
-		if text, ok := object.(string); ok {
-			_, _ = w.Write([]byte(text))
-			return
-		}
-		_, _ = w.Write(Encoded(t, object))
+		code, object := of()
+		answer(t, w, code, object)
 	}))
 	t.Cleanup(server.Close)
 	return WriteKubeconfig(t, server)

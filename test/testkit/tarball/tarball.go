@@ -12,8 +12,7 @@ import (
 	"testing"
 )
 
-// Files returns the files of a .tar.gz, by their names in its one folder. A file that lies
-// outside of the folder, or is there twice, is an error of the test.
+// Files returns the files of a .tar.gz, by their names in its one folder.
 func Files(t *testing.T, file, folder string) map[string]string {
 	t.Helper()
 	f, err := os.Open(file)
@@ -21,7 +20,14 @@ func Files(t *testing.T, file, folder string) map[string]string {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	unzipped, err := gzip.NewReader(f)
+	return Read(t, f, folder+"/")
+}
+
+// Read returns the files of a .tar.gz, by their names behind a prefix. A file that has another one,
+// or is there twice, is an error of the test.
+func Read(t *testing.T, archived io.Reader, prefix string) map[string]string {
+	t.Helper()
+	unzipped, err := gzip.NewReader(archived)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,9 +40,9 @@ func Files(t *testing.T, file, folder string) map[string]string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		name, ok := strings.CutPrefix(header.Name, folder+"/")
+		name, ok := strings.CutPrefix(header.Name, prefix)
 		if _, twice := files[name]; !ok || !filepath.IsLocal(name) || twice {
-			t.Errorf("file %q lies outside of folder %s, or is there twice", header.Name, folder)
+			t.Errorf("file %q lies outside of %q, or is there twice", header.Name, prefix)
 		}
 		content, err := io.ReadAll(archive)
 		if err != nil {
