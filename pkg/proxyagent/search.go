@@ -32,7 +32,12 @@ const (
 
 // search decides when an agent that lacks a proxy server dials. It is quick for
 // an agent that has no server, and until it has found all that there were or
-// quickMisses dials in a row were in vain; other agents have time.
+// quickMisses dials in a row were in vain. Other agents have time: they dial at a random time
+// within calmWindow of an event that all agents notice (a server drains, dies or is announced),
+// and again until they have found the server. Half of a fleet of 1,000 has found a new server
+// after 1 to 2 minutes, and 99 of 100 agents after 6 (two servers) to 12 minutes (four). If all
+// servers of an agent drain, it looks for another one within half of the time that they say they
+// wait, and at once when one of them asks for carriers because a user waits.
 type search struct {
 	backoff func(failures int) time.Duration
 	random  func(most time.Duration) time.Duration // nil means rand.N

@@ -14,7 +14,9 @@ import (
 )
 
 // admitClient reports why a client is refused: its certificate has no role, or its CA is not
-// trusted any more.
+// trusted any more. Certificates of an older cluster-proxy had the first SAN as common name, and
+// no role. The addon manager issues that Secret again under its old name, so that clients that
+// mount it get a role without a change.
 func (s *Server) admitClient(conn *tls.Conn) error {
 	state := conn.ConnectionState()
 	_, err := pki.PeerRole(state)

@@ -184,12 +184,15 @@ const longestMove = time.Minute
 
 // drain ends the service in an order that keeps connections, and lets every new dial
 // find a server. At first everything is served as before, while clients and agents
-// learn that they should go elsewhere, until no client has connected for a while; then no
-// new connections are accepted, and open ones continue. Agents without another server
-// delay that for longestMove at most: a fleet that moved at once would overload the new
-// server, and this server may be the only one. Konnectivity's agents cannot be told, and
-// drop their connections as soon as their server stops. If a part
-// of the process fails, life ends, and the drain with it.
+// learn that they should go elsewhere, until no client has connected for a while: how long a
+// Service leads them here depends on kube-proxy, and how long a load balancer does on its
+// probes. Then no new connections are accepted, and open ones continue. A dial to an agent
+// without an idle carrier goes to the peers first meanwhile, because a Service leads agents to
+// other servers by now; asked for carriers all the same, an agent that has no other server
+// looks for one at once. Agents without another server delay that for longestMove at most: a
+// fleet that moved at once would overload the new server, and this server may be the only one.
+// Konnectivity's agents cannot be told, and drop their connections as soon as their server
+// stops. If a part of the process fails, life ends, and the drain with it.
 func (s *Server) drain(life context.Context, timeout time.Duration, ports *ports) {
 	s.health.Drain()
 	s.registry.drain(min(timeout, longestMove))

@@ -242,7 +242,7 @@ func (o Options) deployment(c *v1alpha1.ManagedProxyConfiguration, m move) *apps
 				ObjectMeta: metav1.ObjectMeta{Labels: ownSelector()},
 				Spec: corev1.PodSpec{
 					// The account may list clusters and their addons, and nothing else:
-					// see proxyserver's "What is taken away".
+					// see proxyserver's "Who may do what".
 					ServiceAccountName:            serviceAccount,
 					AutomountServiceAccountToken:  ptr.To(true),
 					ImagePullSecrets:              pullSecrets(c),

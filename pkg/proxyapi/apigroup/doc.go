@@ -10,6 +10,9 @@
 // the others. It has no path below it and no other method. First segments that
 // the proxy API needs itself (route.Own) are no clusters in the direct endpoint.
 //
+// The resource fleetviews of this group, whose proxy leads to views, is in no discovery: it would
+// hide the FleetViews of group proxy.open-cluster-management.io from "kubectl get fleetviews".
+//
 // # Karmada's API
 //
 // Karmada's documentation of clusters/<name>/proxy and of proxying/karmada/proxy works on the
