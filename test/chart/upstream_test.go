@@ -97,6 +97,17 @@ func (h liveHub) GetClientFor(apiVersion, kind string) (dynamic.NamespaceableRes
 	return h.Resource(gv.WithResource(strings.ToLower(kind) + "s")), kind != "CustomResourceDefinition", err
 }
 
+// renderOn renders the chart as an upgrade does on a hub with these objects.
+func renderOn(t *testing.T, live ...runtime.Object) (map[string]string, error) {
+	t.Helper()
+	c := load(t)
+	values, err := chartutil.ToRenderValues(c, map[string]any{}, chartutil.ReleaseOptions{Name: release, Namespace: namespace, IsUpgrade: true}, chartutil.DefaultCapabilities)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return engine.RenderWithClientProvider(c, values, liveHub{dynamicfake.NewSimpleDynamicClient(runtime.NewScheme(), live...)})
+}
+
 // TestProxyAPIWaitsBesideUpstreams wants every replica of the proxy API to be there
 // before the first of upstream's user servers ends, and no more than one in other
 // upgrades.
@@ -118,12 +129,7 @@ func TestProxyAPIWaitsBesideUpstreams(t *testing.T) {
 				"apiVersion": "apps/v1", "kind": "Deployment", "metadata": map[string]any{"name": "cluster-proxy-addon-user", "namespace": namespace},
 				"spec": map[string]any{"template": map[string]any{"spec": map[string]any{"containers": []any{container}}}},
 			}}
-			c := load(t)
-			values, err := chartutil.ToRenderValues(c, map[string]any{}, chartutil.ReleaseOptions{Name: release, Namespace: namespace, IsUpgrade: true}, chartutil.DefaultCapabilities)
-			if err != nil {
-				t.Fatal(err)
-			}
-			files, err := engine.RenderWithClientProvider(c, values, liveHub{dynamicfake.NewSimpleDynamicClient(runtime.NewScheme(), live)})
+			files, err := renderOn(t, live)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -131,5 +137,46 @@ func TestProxyAPIWaitsBesideUpstreams(t *testing.T) {
 				t.Errorf("maxSurge is not %s:\n%.800s", tc.want, got)
 			}
 		})
+	}
+}
+
+// TestMultiClusterEnginesAddon wants the chart to refuse a hub whose addon belongs to
+// MultiClusterEngine, and to leave its CRD to it.
+func TestMultiClusterEnginesAddon(t *testing.T) {
+	object := func(apiVersion, kind, name string, metadata map[string]any) *unstructured.Unstructured {
+		metadata["name"] = name
+		return &unstructured.Unstructured{Object: map[string]any{"apiVersion": apiVersion, "kind": kind, "metadata": metadata}}
+	}
+	addon := func(metadata map[string]any) *unstructured.Unstructured {
+		return object("addon.open-cluster-management.io/v1alpha1", "ClusterManagementAddOn", "cluster-proxy", metadata)
+	}
+	label := map[string]any{"backplaneconfig.name": "engine"}
+	owners := []any{map[string]any{"apiVersion": "multicluster.openshift.io/v1", "kind": "MultiClusterEngine", "name": "engine"}}
+	for _, tc := range []struct {
+		name    string
+		addon   *unstructured.Unstructured
+		wantErr bool
+	}{
+		{"by label and owner", addon(map[string]any{"labels": label, "ownerReferences": owners}), true},
+		{"by label", addon(map[string]any{"labels": label}), true},
+		{"by owner", addon(map[string]any{"ownerReferences": owners}), true},
+		{"of another owner", addon(map[string]any{"ownerReferences": []any{map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "name": "engine"}}}), false},
+		{"this release's", addon(map[string]any{"labels": map[string]any{"app.kubernetes.io/managed-by": "Helm"}}), false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			_, err := renderOn(t, tc.addon)
+			if tc.wantErr != (err != nil) || tc.wantErr && !strings.Contains(err.Error(), `belongs to MultiClusterEngine "engine"`) {
+				t.Errorf("got error %v, want one that names the MultiClusterEngine: %v", err, tc.wantErr)
+			}
+		})
+	}
+
+	const crd = "managedproxyconfigurations.proxy.open-cluster-management.io"
+	files, err := renderOn(t, object("apiextensions.k8s.io/v1", "CustomResourceDefinition", crd, map[string]any{"labels": label}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if notes := files["cluster-proxy/templates/NOTES.txt"]; !strings.Contains(notes, "CRD "+crd+" belongs to MultiClusterEngine") || strings.Contains(notes, "label crd "+crd) {
+		t.Errorf("the notes say to take the CRD from MultiClusterEngine:\n%s", notes)
 	}
 }

@@ -32,6 +32,18 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end }}
 
+{{/* The name of the MultiClusterEngine to which an object belongs, by the marks of its operator. Call with what lookup found. */}}
+{{- define "cluster-proxy.engine" -}}
+{{- $metadata := (. | default dict).metadata | default dict -}}
+{{- $engine := get ($metadata.labels | default dict) "backplaneconfig.name" -}}
+{{- range $metadata.ownerReferences | default list -}}
+{{- if eq .kind "MultiClusterEngine" -}}
+{{- $engine = .name -}}
+{{- end -}}
+{{- end -}}
+{{- $engine -}}
+{{- end }}
+
 {{/* The labels by which everything selects the pods of a component. Call with the component. */}}
 {{- define "cluster-proxy.selector" -}}
 open-cluster-management.io/addon: cluster-proxy

@@ -123,7 +123,7 @@ func (b *bundle) finish() {
 const bundleReadme = `This folder has what kubectl clusterproxy bundle has read. Begin with findings.txt.
 
 findings.txt           what "check" says of the hub and of the named clusters, and whether its agents run
-precheck.txt           what "check --pre" says: configurations, requests for certificates, rights
+precheck.txt           what "check --pre" says: owners, configurations, requests for certificates, rights
 status.txt             which clusters can be reached, why others cannot and since when
 hub/                   the addon's objects on the hub: its configuration, and what OCM knows of clusters
 hub/namespace/         its namespace there: Deployments, pods, events, Services, NetworkPolicies

@@ -30,7 +30,7 @@ const (
 // go on as it is after an upgrade to this one. Nothing of the addon is asked: it
 // reads what is stored on the hub.
 func precheck(ctx context.Context, hub kubernetes.Interface) []finding {
-	findings := checkConfigurations(ctx, hub)
+	findings := append(checkOwners(ctx, hub), checkConfigurations(ctx, hub)...)
 	var addons addonv1alpha1.ManagedClusterAddOnList
 	if err := cli.Get(ctx, hub, cli.AddonAPI+"/managedclusteraddons", &addons); err != nil {
 		return append(findings, finding{ID: "pre-clusters", Text: err.Error(), Remedy: "you must be able to list managedclusteraddons on the hub"})
@@ -60,9 +60,59 @@ func precheck(ctx context.Context, hub kubernetes.Interface) []finding {
 	return append(append(findings, checkUsers(ctx, hub)), checkResolvers(ctx, hub), checkClientPort(ctx, hub))
 }
 
+// checkOwners says whose the objects are that a hub has one of, whichever product made
+// them: of two owners one undoes what the other one writes.
+func checkOwners(ctx context.Context, hub kubernetes.Interface) []finding {
+	var findings []finding
+	for _, object := range []struct{ kind, path string }{
+		{"ClusterManagementAddOn", cli.AddonAPI + "/clustermanagementaddons/" + identity.AddonName},
+		{"ManagedProxyConfiguration", cli.ConfigurationsPath + "/" + identity.AddonName},
+	} {
+		f := finding{ID: "pre-owner"}
+		what := fmt.Sprintf("%s %q", object.kind, identity.AddonName)
+		var found metav1.PartialObjectMetadata
+		switch err := cli.Get(ctx, hub, object.path, &found); {
+		case apierrors.IsNotFound(err):
+			continue
+		case err != nil:
+			f = f.unread(what, err)
+		default:
+			f.OK, f.Text, f.Remedy = ownerOf(&found)
+			f.Text = what + " " + f.Text
+		}
+		findings = append(findings, f)
+	}
+	if len(findings) == 0 {
+		return []finding{{ID: "pre-owner", OK: true, Text: "no installation has the addon's objects"}}
+	}
+	return findings
+}
+
+// ownerOf reports whether Helm can write an object, whose it is, and what to do if not.
+// MultiClusterEngine's operator knows its objects by the label.
+func ownerOf(object *metav1.PartialObjectMetadata) (ok bool, text, remedy string) {
+	engine := object.Labels["backplaneconfig.name"]
+	owner := metav1.GetControllerOf(object)
+	if owner != nil && owner.Kind == "MultiClusterEngine" {
+		engine = owner.Name
+	}
+	release := object.Annotations["meta.helm.sh/release-name"]
+	switch {
+	case engine != "":
+		return false, fmt.Sprintf("belongs to MultiClusterEngine %q, whose operator undoes what others write to it", engine),
+			"keep its addon, or switch off its component cluster-proxy-addon and wait until this object is gone: the FAQ says how, My hub is Red Hat ACM or MCE"
+	case owner != nil:
+		return false, fmt.Sprintf("belongs to %s %q", owner.Kind, owner.Name), "have its owner remove it before the installation: a hub has one addon of this name"
+	case object.Labels["app.kubernetes.io/managed-by"] == "Helm" && release != "":
+		return true, fmt.Sprintf("belongs to Helm's release %q in namespace %q, which is the one to upgrade", release, object.Annotations["meta.helm.sh/release-namespace"]), ""
+	default:
+		return false, "belongs to no release of Helm, which does not write to it", "delete it, or add --take-ownership to helm upgrade (Helm 3.17)"
+	}
+}
+
 func checkConfigurations(ctx context.Context, hub kubernetes.Interface) []finding {
 	var list v1alpha1.ManagedProxyConfigurationList
-	if err := cli.Get(ctx, hub, "/apis/"+v1alpha1.GroupVersion.String()+"/managedproxyconfigurations", &list); err != nil {
+	if err := cli.Get(ctx, hub, cli.ConfigurationsPath, &list); err != nil {
 		return []finding{{ID: "pre-configuration", Text: err.Error(), Remedy: "is cluster-proxy installed on this hub, and may you read managedproxyconfigurations?"}}
 	}
 	var findings []finding
