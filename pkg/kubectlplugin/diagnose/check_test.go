@@ -4,11 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	addonv1alpha1 "open-cluster-management.io/api/addon/v1alpha1"
 	clusterv1 "open-cluster-management.io/api/cluster/v1"
@@ -173,6 +175,26 @@ func TestCheckOfManifestsThatFail(t *testing.T) {
 	}
 	if f := checkInstalled(t.Context(), hub, "c1"); !f.isBad() || !strings.Contains(f.Text, "no such variable") {
 		t.Errorf("%+v, want the condition's message", f)
+	}
+}
+
+// TestCheckOfManyRequests has an addon that was removed and installed until OCM makes no more
+// requests for certificates.
+func TestCheckOfManyRequests(t *testing.T) {
+	approved := []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateApproved}}
+	for n, want := range map[int]string{requestLimit - 1: "its last request for a certificate approved", requestLimit: "OCM's agent makes none while there are 10"} {
+		requests := certificatesv1.CertificateSigningRequestList{Items: slices.Repeat([]certificatesv1.CertificateSigningRequest{{
+			Status: certificatesv1.CertificateSigningRequestStatus{Conditions: approved}}}, n)}
+		hub, err := clientOf(clitest.FakeHubWith(t, func(serve func(string, int, any)) {
+			serve("/apis/certificates.k8s.io/v1/certificatesigningrequests", 200, requests)
+		}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := checkRequests(t.Context(), hub, finding{ID: "cluster-installed", Cluster: "c1"})
+		if f.isBad() != (n == requestLimit) || !strings.Contains(f.Text, want) || f.isBad() && !strings.Contains(f.Remedy, "cluster-name=c1") {
+			t.Errorf("with %d requests: %+v, want %q", n, f, want)
+		}
 	}
 }
 

@@ -171,10 +171,19 @@ func checkRequests(ctx context.Context, hub kubernetes.Interface, f finding) fin
 	case !slices.Contains(answers, string(certificatesv1.CertificateApproved)):
 		f.OK, f.Text = false, "its request for a certificate, "+newest.Name+", is "+strings.Join(answers, ", ")
 		f.Remedy = "kubectl get csr " + newest.Name + " -o yaml says why"
+	case len(requests.Items) >= requestLimit:
+		f.OK = false
+		f.Text, f.Remedy = tooManyRequests(f.Cluster, len(requests.Items))
 	default:
 		f.Text += ", its last request for a certificate approved"
 	}
 	return f
+}
+
+// tooManyRequests says that OCM makes no more requests of a cluster's addon.
+func tooManyRequests(cluster string, n int) (text, remedy string) {
+	return fmt.Sprintf("the hub has %s of its addon for certificates: OCM's agent makes none while there are %d", cli.Count(n, "request"), requestLimit),
+		"delete those that were answered, which the hub does after an hour: kubectl delete csr -l open-cluster-management.io/addon-name=" + identity.AddonName + "," + clusterv1.ClusterNameLabelKey + "=" + cluster
 }
 
 func checkIdentity(ctx context.Context, hub kubernetes.Interface, cluster string) finding {

@@ -52,9 +52,9 @@ func precheck(ctx context.Context, hub kubernetes.Interface) []finding {
 		}
 		findings = append(findings, check(addon)...)
 		if n := pending[addon.Namespace]; n+2 > requestLimit {
-			findings = append(findings, finding{ID: "pre-requests", Cluster: addon.Namespace,
-				Text:   fmt.Sprintf("the hub has %s of its addon for certificates: OCM's agent makes none while there are %d", cli.Count(n, "request"), requestLimit),
-				Remedy: "delete those that were answered: kubectl delete csr -l open-cluster-management.io/addon-name=cluster-proxy,open-cluster-management.io/cluster-name=" + addon.Namespace})
+			f := finding{ID: "pre-requests", Cluster: addon.Namespace}
+			f.Text, f.Remedy = tooManyRequests(addon.Namespace, n)
+			findings = append(findings, f)
 		}
 	}
 	return append(append(findings, checkUsers(ctx, hub)), checkResolvers(ctx, hub), checkClientPort(ctx, hub))
