@@ -117,9 +117,17 @@ e2e-faults: ## Break the network between a cluster and the hub in many ways; wri
 e2e-kubernetes: ## Run Kubernetes' own specs of the API and of kubectl, straight and through every endpoint (as e2e); writes test/e2e/kubernetes.txt
 	E2E_NODES=1 E2E_KUBERNETES=$(CURDIR)/test/e2e/kubernetes.txt go test -v -count=1 -timeout=90m -run TestKubernetesSpecs $(TESTFLAGS) ./test/e2e
 
+# The packages that read and write bytes of a protocol, or certificates: the order of bytes and the assembly of an architecture show there.
+FOREIGN_PACKAGES := ./pkg/carrier ./pkg/frames ./pkg/pki
+
 .PHONY: image
-image: ## Pack bin/cluster-proxy.tar, the container image for amd64 and arm64, with a list of contents beside it
-	go run ./hack/image
+image: ## Pack bin/cluster-proxy.tar, the container image for amd64, arm64, ppc64le and s390x, with a list of contents beside it (ARCH=amd64 for one, which is quicker)
+	go run ./hack/image $(if $(ARCH),-arch=$(ARCH))
+
+.PHONY: image-start
+image-start: ## Pack it, and start its binary for each architecture, others than this machine's by qemu-user-static; then test what reads and writes bytes on those
+	go run ./hack/image -start
+	for arch in ppc64le s390x; do CGO_ENABLED=0 GOARCH=$$arch go test -exec=qemu-$$arch-static $(FOREIGN_PACKAGES) || exit; done
 
 .PHONY: krew
 krew: ## Pack the kubectl plugin for all platforms into bin/krew, with the manifest for krew (VERSION=v1.2.3 for another version than the chart's)
