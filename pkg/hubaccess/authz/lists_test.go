@@ -33,7 +33,7 @@ func TestListsAreOnePieceOfWork(t *testing.T) {
 			return all
 		}
 		list := func(name string) string {
-			got, _, err := d.authorizer.Reachable(t.Context(), &user.DefaultInfo{Name: name}, []Right{{Verb: "get"}}, "all", names)
+			got, _, err := d.authorizer.Reachable(t.Context(), &user.DefaultInfo{Name: name}, []Right{{Verb: "get"}}, names())
 			if err != nil {
 				t.Error(err)
 			}
@@ -68,7 +68,7 @@ func TestListsAreOnePieceOfWork(t *testing.T) {
 		d.api.Set(func(h *hubapi.Hub) { h.Rules = []string{"jane get clusters/proxy cluster-7"} })
 		revoked := time.Now()
 		for list("jane") != "cluster-7" {
-			if time.Since(revoked) > listTTL {
+			if time.Since(revoked) > decisionTTL {
 				t.Fatal("a right that is gone is in a list after", time.Since(revoked))
 			}
 			time.Sleep(100 * time.Millisecond)
@@ -83,12 +83,12 @@ func TestListsOfAll(t *testing.T) {
 		d := startDeciding(t)
 		d.api.Allow("root get clusters/proxy *")
 		names := func() []string { return []string{"b", "a"} }
-		got, _, err := d.authorizer.Reachable(t.Context(), &user.DefaultInfo{Name: "root"}, []Right{{Verb: "get"}}, "all", names)
+		got, _, err := d.authorizer.Reachable(t.Context(), &user.DefaultInfo{Name: "root"}, []Right{{Verb: "get"}}, names())
 		if diff := cmp.Diff([]string{"a", "b"}, got); diff != "" || err != nil || len(d.api.Asked) != 1 {
 			t.Errorf("%v, asked %v (-want +got):\n%s", err, d.api.Asked, diff)
 		}
 		d.api.Set(func(h *hubapi.Hub) { h.Down = true })
-		if got, _, err := d.authorizer.Reachable(t.Context(), &user.DefaultInfo{Name: "jane"}, []Right{{Verb: "get"}}, "all", names); err == nil {
+		if got, _, err := d.authorizer.Reachable(t.Context(), &user.DefaultInfo{Name: "jane"}, []Right{{Verb: "get"}}, names()); err == nil {
 			t.Errorf("with the hub down: %v, want an error", got)
 		}
 	})
@@ -162,7 +162,7 @@ func TestListWithOneWhoStays(t *testing.T) {
 		if got := <-stays; got != want {
 			t.Errorf("who stays has %s, want %s", got, want)
 		}
-		time.Sleep(2 * listTTL)
+		time.Sleep(2 * decisionTTL)
 		ctx, cancel = context.WithCancel(t.Context())
 		goes = reach(ctx)
 		cancel()

@@ -2,15 +2,12 @@ package authz
 
 import (
 	"context"
-	"crypto/sha256"
 	"fmt"
 	"slices"
 	"time"
 
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
-
-	"open-cluster-management.io/cluster-proxy/pkg/hubaccess"
 )
 
 // AuthorizeCluster decides whether a user may send requests to one cluster: by the
@@ -23,7 +20,9 @@ func (a *Authorizer) AuthorizeCluster(ctx context.Context, u user.Info, want Rig
 	}
 	// All sets are asked about, whatever sets the cluster is in, so that the time that
 	// the answer takes does not tell whether there is such a cluster.
-	allowed, err := a.allowedSets(ctx, u, want)
+	limited, cancel := withListTimeout(ctx)
+	defer cancel()
+	allowed, _, err := a.allowedSets(limited, u, want, decisionTTL)
 	if err != nil {
 		return authorizer.DecisionNoOpinion, reason, err
 	}
@@ -40,100 +39,83 @@ func (a *Authorizer) MayReach(ctx context.Context, u user.Info, right Right, clu
 }
 
 // Reachable returns those of the clusters for which a user has all the rights, sorted. The hub
-// said so of each of them within 5 s, unless it is late: it needs longer to say it of all of
-// them. A cluster for which the user was given the right may be missing for longer (see
-// denialTTLOf). of names the clusters: answers are kept for it. The caller must not change the
-// answer. If the error is ErrUnfinished, the next try goes on.
-func (a *Authorizer) Reachable(ctx context.Context, u user.Info, rights []Right, of string, clusters func() []string) (names []string, late bool, err error) {
-	sum := sha256.New()
-	fmt.Fprintf(sum, "%q", of)
-	for _, right := range rights {
-		fmt.Fprintf(sum, " %x", hubaccess.KeyOfQuestion(right.OfCluster(u, "")))
+// said so of each of them within 5 s, unless the list is late: the hub needs longer to say it of
+// all of them. A cluster for which the user was given the right may be missing for longer (see
+// longDenialTTL). If the error is ErrUnfinished, the next try goes on.
+func (a *Authorizer) Reachable(ctx context.Context, u user.Info, rights []Right, clusters []string) (names []string, late bool, err error) {
+	ctx, cancel := withListTimeout(ctx)
+	defer cancel()
+	names, asked, err := a.withRights(ctx, u, rights, clusters, decisionTTL)
+	if err != nil || time.Since(asked) <= decisionTTL {
+		return names, false, err
 	}
-	made, err := a.lists.once(ctx, [sha256.Size]byte(sum.Sum(nil)), u.GetName(), func(ctx context.Context) (madeList, error) {
-		names := clusters()
-		slices.Sort(names)
-		made, err := a.withRights(ctx, u, rights, names, listTTL)
-		if err != nil || time.Since(made.asked) <= listTTL {
-			return made, err
-		}
-		// Its first answers are old by now. It is asked about them again if they are so few
-		// that it helps.
-		ctx, cancel := context.WithTimeout(ctx, listTTL)
-		defer cancel()
-		if again, err := a.withRights(ctx, u, rights, names, listTTL/2); err == nil {
-			made = again
-		}
-		return made, nil
-	})
-	return made.names, err == nil && time.Since(made.asked) > listTTL, err
+	// The first answers are old by now. The hub is asked about these clusters again if they are
+	// so few that it helps.
+	again, cancel := context.WithTimeout(ctx, decisionTTL)
+	defer cancel()
+	if confirmed, at, err := a.withRights(again, u, rights, names, decisionTTL/2); err == nil {
+		names, asked = confirmed, at
+	}
+	return names, time.Since(asked) > decisionTTL, nil
 }
 
-func (a *Authorizer) withRights(ctx context.Context, u user.Info, rights []Right, names []string, grantTTL time.Duration) (madeList, error) {
-	made := madeList{names: names, asked: time.Now()}
+// withRights returns the names for which a user has all the rights, sorted, and when the hub
+// was first asked about one of them.
+func (a *Authorizer) withRights(ctx context.Context, u user.Info, rights []Right, names []string, grantTTL time.Duration) (_ []string, asked time.Time, err error) {
+	asked = time.Now()
 	for _, right := range rights {
-		with, err := a.withRight(ctx, u, right, made.names, grantTTL)
-		if err != nil {
-			return madeList{}, err
+		var at time.Time
+		if names, at, err = a.withRight(ctx, u, right, names, grantTTL); err != nil {
+			return nil, time.Time{}, err
 		}
-		made = madeList{names: with.names, asked: earlier(made.asked, with.asked)}
+		asked = earlier(asked, at)
 	}
-	return made, nil
+	return names, asked, nil
 }
 
 // withRight asks the hub about all clusters at once; if that is denied, about the sets;
 // and then about each cluster that is left. All at once have the name "", as in Kubernetes' own lists: a
 // role with resourceNames [""], which an administrator must write, is for all of them here.
-func (a *Authorizer) withRight(ctx context.Context, u user.Info, right Right, names []string, grantTTL time.Duration) (madeList, error) {
-	q := questionsOf(u, func(name string) authorizer.Attributes { return right.OfCluster(u, name) })
-	q.grantTTL = grantTTL
-	every, err := a.lists.filter(ctx, []string{""}, q)
-	if err != nil || len(every.names) > 0 {
-		return madeList{names: names, asked: every.asked}, err
+func (a *Authorizer) withRight(ctx context.Context, u user.Info, right Right, names []string, grantTTL time.Duration) ([]string, time.Time, error) {
+	q := questionsOf(u, grantTTL, func(name string) authorizer.Attributes { return right.OfCluster(u, name) })
+	every, asked, err := a.lists.filter(ctx, []string{""}, q)
+	if err != nil || len(every) > 0 {
+		return slices.Sorted(slices.Values(names)), asked, err
 	}
-	sets, err := a.askSets(ctx, u, right, grantTTL)
+	sets, askedSets, err := a.allowedSets(ctx, u, right, grantTTL)
 	if err != nil {
-		return madeList{}, err
+		return nil, time.Time{}, err
 	}
-	q.known = func(name string) bool {
-		if len(sets.names) == 0 {
+	var bySet []string
+	byName := slices.DeleteFunc(slices.Clone(names), func(name string) bool {
+		if len(sets) == 0 {
 			return false
 		}
-		_, ok := firstIn(sets.names, a.sets.SetsOf(name))
+		_, ok := firstIn(sets, a.sets.SetsOf(name))
+		if ok {
+			bySet = append(bySet, name)
+		}
 		return ok
+	})
+	if len(byName) > longList {
+		q.denialTTL = longDenialTTL
 	}
-	q.denialTTL = denialTTLOf(len(names))
-	made, err := a.lists.filter(ctx, names, q)
-	if err == nil && q.denialTTL > listTTL {
-		a.lists.refresh(ctx, names, q)
+	byName, asked, err = a.lists.filter(ctx, byName, q)
+	if err != nil {
+		return nil, time.Time{}, err
 	}
-	made.asked = earlier(made.asked, sets.asked)
-	return made, err
+	return slices.Sorted(slices.Values(append(bySet, byName...))), earlier(asked, askedSets), nil
 }
 
-// allowedSets are the ManagedClusterSets for whose clusters a user has a right, sorted.
-// The answer may be 5 s old.
-func (a *Authorizer) allowedSets(ctx context.Context, u user.Info, right Right) ([]string, error) {
-	made, err := a.lists.once(ctx, hubaccess.KeyOfQuestion(right.ofSet(u, "")), u.GetName(), func(ctx context.Context) (madeList, error) { return a.askSets(ctx, u, right, listTTL) })
-	return made.names, err
-}
-
-func (a *Authorizer) askSets(ctx context.Context, u user.Info, right Right, grantTTL time.Duration) (madeList, error) {
+// allowedSets are the ManagedClusterSets for whose clusters a user has a right, sorted, and
+// when the hub was first asked about one of them.
+func (a *Authorizer) allowedSets(ctx context.Context, u user.Info, right Right, grantTTL time.Duration) ([]string, time.Time, error) {
 	sets, err := a.sets.Sets()
 	if err != nil {
-		return madeList{}, err
+		return nil, time.Time{}, err
 	}
 	slices.Sort(sets)
-	q := questionsOf(u, func(set string) authorizer.Attributes { return right.ofSet(u, set) })
-	q.grantTTL = grantTTL
-	return a.lists.filter(ctx, sets, q)
-}
-
-func earlier(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
-	}
-	return a
+	return a.lists.filter(ctx, sets, questionsOf(u, grantTTL, func(set string) authorizer.Attributes { return right.ofSet(u, set) }))
 }
 
 // firstIn returns the first name that is among the sorted ones.
@@ -148,15 +130,14 @@ func firstIn(sorted, names []string) (string, bool) {
 
 // UsableViews returns those of the views that a user may use, sorted, if the user may
 // list views at all; ok is false if not. The answer may be 5 s old.
-func (a *Authorizer) UsableViews(ctx context.Context, u user.Info, views func() []string) (usable []string, ok bool, err error) {
+func (a *Authorizer) UsableViews(ctx context.Context, u user.Info, views []string) (usable []string, ok bool, err error) {
 	decision, _, err := a.Authorize(ctx, ViewAttributes(u, "list", ""))
 	if decision != authorizer.DecisionAllow || err != nil {
 		return nil, false, err
 	}
-	made, err := a.lists.once(ctx, hubaccess.KeyOfQuestion(ViewAttributes(u, "get", "")), u.GetName(), func(ctx context.Context) (madeList, error) {
-		names := views()
-		slices.Sort(names)
-		return a.lists.filter(ctx, names, questionsOf(u, func(view string) authorizer.Attributes { return ViewAttributes(u, "get", view) }))
-	})
-	return made.names, err == nil, err
+	ctx, cancel := withListTimeout(ctx)
+	defer cancel()
+	names := slices.Sorted(slices.Values(views))
+	usable, _, err = a.lists.filter(ctx, names, questionsOf(u, decisionTTL, func(view string) authorizer.Attributes { return ViewAttributes(u, "get", view) }))
+	return usable, err == nil, err
 }

@@ -46,7 +46,7 @@ func TestRightsBySet(t *testing.T) {
 				d.api.Allow(tc.rules...)
 				jane := &user.DefaultInfo{Name: "jane"}
 				clusters := []string{"d", "c", "b", "a"}
-				got, _, err := d.authorizer.Reachable(t.Context(), jane, tc.rights, "all", func() []string { return slices.Clone(clusters) })
+				got, _, err := d.authorizer.Reachable(t.Context(), jane, tc.rights, slices.Clone(clusters))
 				if diff := cmp.Diff(strings.Join(tc.want, " "), strings.Join(got, " ")); diff != "" || err != nil {
 					t.Errorf("Reachable: %v (-want +got):\n%s", err, diff)
 				}
@@ -133,7 +133,7 @@ func TestRightsBySetEndInTime(t *testing.T) {
 			return decision == authorizer.DecisionAllow
 		}
 		reaches := func() bool {
-			got, _, _ := d.authorizer.Reachable(t.Context(), jane, []Right{get}, "view", func() []string { return []string{"a", "b"} })
+			got, _, _ := d.authorizer.Reachable(t.Context(), jane, []Right{get}, []string{"a", "b"})
 			return len(got) > 0
 		}
 		if !may() {
@@ -160,7 +160,7 @@ func TestUsableViews(t *testing.T) {
 			views string
 			ok    bool
 		}{"jane": {"a b", true}, "bob": {"", false}, "root": {"a b c", true}, "none": {"", false}} {
-			got, ok, err := d.authorizer.UsableViews(t.Context(), &user.DefaultInfo{Name: name}, func() []string { return []string{"c", "b", "a"} })
+			got, ok, err := d.authorizer.UsableViews(t.Context(), &user.DefaultInfo{Name: name}, []string{"c", "b", "a"})
 			if strings.Join(got, " ") != want.views || ok != want.ok || err != nil {
 				t.Errorf("%s: %v, %t, %v; want %q, %t", name, got, ok, err, want.views, want.ok)
 			}

@@ -1,48 +1,48 @@
 package outage
 
 import (
-	"container/list"
 	"crypto/sha256"
 	"sync"
 	"time"
 
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/utils/lru"
 )
 
-// pastAnswers remembers the latest answers, in a bounded number of bytes.
+// pastAnswers remembers the latest answers, in a bounded number of bytes: the hub chooses how
+// long one is.
 type pastAnswers struct {
 	limit int
 
 	mu      sync.Mutex
 	bytes   int
-	order   *list.List // of *pastAnswer, the latest first
-	answers map[[sha256.Size]byte]*list.Element
+	answers *lru.Cache // of type pastAnswer, by the key of the question
 }
 
 type pastAnswer struct {
-	key    [sha256.Size]byte
 	value  any
 	at     time.Time
 	expiry time.Time
-	bytes  int
 }
 
 func newPastAnswers(limit int) *pastAnswers {
-	return &pastAnswers{limit: limit, order: list.New(), answers: map[[sha256.Size]byte]*list.Element{}}
+	p := &pastAnswers{limit: limit}
+	p.answers = lru.NewWithEvictionFunc(0, func(_ lru.Key, a any) { p.bytes -= sizeOf(a.(pastAnswer).value) })
+	return p
 }
 
 // get returns an answer that is not older than maxAge and has not expired.
 func (p *pastAnswers) get(key [sha256.Size]byte, maxAge time.Duration) (any, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	e, ok := p.answers[key]
+	found, ok := p.answers.Get(key)
 	if !ok {
 		return nil, false
 	}
-	a, now := e.Value.(*pastAnswer), time.Now()
+	a, now := found.(pastAnswer), time.Now()
 	if now.Sub(a.at) > maxAge || !a.expiry.IsZero() && !now.Before(a.expiry) {
-		p.remove(e)
+		p.answers.Remove(key)
 		return nil, false
 	}
 	return a.value, true
@@ -51,29 +51,17 @@ func (p *pastAnswers) get(key [sha256.Size]byte, maxAge time.Duration) (any, boo
 func (p *pastAnswers) put(key [sha256.Size]byte, value any, expiry time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if e, ok := p.answers[key]; ok {
-		p.remove(e)
-	}
-	a := &pastAnswer{key: key, value: value, at: time.Now(), expiry: expiry, bytes: sizeOf(value)}
-	p.answers[key] = p.order.PushFront(a)
-	p.bytes += a.bytes
-	for p.bytes > p.limit {
-		p.remove(p.order.Back())
+	p.answers.Remove(key)
+	p.answers.Add(key, pastAnswer{value: value, at: time.Now(), expiry: expiry})
+	for p.bytes += sizeOf(value); p.bytes > p.limit; {
+		p.answers.RemoveOldest()
 	}
 }
 
 func (p *pastAnswers) drop(key [sha256.Size]byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if e, ok := p.answers[key]; ok {
-		p.remove(e)
-	}
-}
-
-func (p *pastAnswers) remove(e *list.Element) {
-	a := p.order.Remove(e).(*pastAnswer)
-	delete(p.answers, a.key)
-	p.bytes -= a.bytes
+	p.answers.Remove(key)
 }
 
 // sizeOf is about how many bytes an answer takes.

@@ -287,8 +287,8 @@ func TestPastIsBounded(t *testing.T) {
 	for i := range 1000 {
 		p.put([32]byte{byte(i), byte(i >> 8)}, &authenticator.Response{User: &user.DefaultInfo{Groups: groups}}, time.Time{})
 	}
-	if p.bytes > p.limit || len(p.answers) != p.order.Len() || len(p.answers) < 10 {
-		t.Errorf("%d bytes in %d answers; want %d bytes at most, in 10 answers at least", p.bytes, len(p.answers), p.limit)
+	if p.bytes > p.limit || p.answers.Len() < 10 {
+		t.Errorf("%d bytes in %d answers; want %d bytes at most, in 10 answers at least", p.bytes, p.answers.Len(), p.limit)
 	}
 	if _, ok := p.get([32]byte{byte(999 & 255), 999 >> 8}, time.Minute); !ok {
 		t.Error("the latest is gone")

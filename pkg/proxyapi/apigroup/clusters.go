@@ -81,7 +81,7 @@ func (a *ClusterAPI) reachable(ctx context.Context, right authz.Right, options *
 		return nil, err
 	}
 	byLabel, byField := selectorsOf(options)
-	names, _, err := a.Authorizer.Reachable(ctx, scope.UserOf(ctx), []authz.Right{right}, "all clusters", a.Clusters.Names)
+	names, _, err := a.Authorizer.Reachable(ctx, scope.UserOf(ctx), []authz.Right{right}, a.Clusters.Names())
 	if err != nil {
 		return nil, scope.NotAsked(err, "which clusters you may reach")
 	}

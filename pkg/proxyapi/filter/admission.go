@@ -58,7 +58,7 @@ func (f *Filters) admit(rs *scope.Scope, r *http.Request) error {
 func (f *Filters) admitToView(rs *scope.Scope) error {
 	view, err := f.Define(rs)
 	if err == nil {
-		_, _, err = view.Clusters()
+		_, err = view.Clusters()
 	}
 	if err != nil {
 		return scope.Refusal(http.StatusServiceUnavailable, err.Error())

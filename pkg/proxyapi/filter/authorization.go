@@ -113,7 +113,7 @@ const shownViews = 20
 
 // refuseView tells which views there are, if the user may know. It returns false.
 func (f *Filters) refuseView(w http.ResponseWriter, r *http.Request, u user.Info, name string) bool {
-	names, mayList, err := f.Authorizer.UsableViews(r.Context(), u, f.Views.Names)
+	names, mayList, err := f.Authorizer.UsableViews(r.Context(), u, f.Views.Names())
 	if err != nil || !mayList {
 		return f.allowed(w, r, authz.ViewAttributes(u, "get", name), authorizer.DecisionNoOpinion, "", err)
 	}

@@ -34,7 +34,7 @@ type fleetViewDefinition struct {
 	view *proxyv1alpha1.FleetView
 }
 
-func (d *fleetViewDefinition) Clusters() ([]string, string, error) {
+func (d *fleetViewDefinition) Clusters() ([]string, error) {
 	view, err := d.views.Get(d.view.Name)
 	if err == nil && view == nil {
 		err = errors.New("it is gone")
@@ -44,12 +44,12 @@ func (d *fleetViewDefinition) Clusters() ([]string, string, error) {
 		selected, err = d.views.Clusters(view)
 	}
 	if err != nil {
-		return nil, "", fmt.Errorf("FleetView %q cannot be served: %w", d.view.Name, err)
+		return nil, fmt.Errorf("FleetView %q cannot be served: %w", d.view.Name, err)
 	}
 	if unlisted := view.Spec.UnlistedResources; unlisted != nil && !slices.Contains(selected, unlisted.Cluster) {
 		selected = slices.Sorted(slices.Values(append(slices.Clone(selected), unlisted.Cluster)))
 	}
-	return selected, fmt.Sprintf("view %s %s %d", view.Name, view.UID, view.Generation), nil
+	return selected, nil
 }
 
 func (d *fleetViewDefinition) Describe(view *fleet.View) error {
@@ -107,10 +107,10 @@ type registriesDefinition struct {
 	served scope.Clusters
 }
 
-func (d *registriesDefinition) Clusters() ([]string, string, error) {
+func (d *registriesDefinition) Clusters() ([]string, error) {
 	rules, err := d.Registries.Rules()
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
 	var selected []string
 	for _, cluster := range d.served.Names() {
@@ -125,7 +125,7 @@ func (d *registriesDefinition) Clusters() ([]string, string, error) {
 		selected = append(selected, d.ControlPlane)
 	}
 	slices.Sort(selected)
-	return selected, fmt.Sprintf("registries %q", selected), nil
+	return selected, nil
 }
 
 func (d *registriesDefinition) Describe(view *fleet.View) error {
@@ -152,8 +152,8 @@ func (d *registriesDefinition) Changed() bool { return false }
 // everyDefinition is all clusters with everything that they serve.
 type everyDefinition struct{ served scope.Clusters }
 
-func (d *everyDefinition) Clusters() ([]string, string, error) {
-	return slices.Sorted(slices.Values(d.served.Names())), "all clusters", nil
+func (d *everyDefinition) Clusters() ([]string, error) {
+	return slices.Sorted(slices.Values(d.served.Names())), nil
 }
 
 func (d *everyDefinition) Describe(view *fleet.View) error {

@@ -50,8 +50,7 @@ type Views interface {
 // Definition is what a view is made of.
 type Definition interface {
 	// Clusters are those of the view as it is now, sorted, whether they are served or not.
-	// of names them: two answers with the same name are for the same definition.
-	Clusters() (names []string, of string, err error)
+	Clusters() ([]string, error)
 	// Describe says what the view has of them.
 	Describe(view *fleet.View) error
 	// Changed reports whether the view is defined otherwise now.

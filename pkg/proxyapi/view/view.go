@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"slices"
 	"sync"
 	"time"
 
@@ -69,12 +68,11 @@ func (q *ViewRequest) view() (fleet.View, error) {
 // may reach with this request's verb. The others are not mentioned: that a cluster is
 // away is known by asking it, which fails at once.
 func (q *ViewRequest) members(ctx context.Context) ([]fleet.Member, error) {
-	selected, of, err := q.Scope.View.Clusters()
+	selected, err := q.Scope.View.Clusters()
 	if err != nil {
 		return nil, scope.Unavailable(err.Error())
 	}
-	// The answer is kept for a while, and belongs to these clusters.
-	allowed, late, err := q.Authorizer.Reachable(ctx, q.Scope.User, q.Scope.Rights(), of, func() []string { return slices.Clone(selected) })
+	allowed, late, err := q.Authorizer.Reachable(ctx, q.Scope.User, q.Scope.Rights(), selected)
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
@@ -83,8 +81,8 @@ func (q *ViewRequest) members(ctx context.Context) ([]fleet.Member, error) {
 	}
 	var members []fleet.Member
 	for _, cluster := range allowed {
-		if _, ok := slices.BinarySearch(selected, cluster); !ok || q.Clusters.Served(cluster) != nil {
-			continue // it was a moment ago
+		if q.Clusters.Served(cluster) != nil {
+			continue
 		}
 		members = append(members, &Member{ViewRequest: q, Cluster: cluster, uid: q.Clusters.UID(cluster), AskAgain: late})
 	}
