@@ -13,9 +13,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"open-cluster-management.io/cluster-proxy/pkg/connect"
-	"open-cluster-management.io/cluster-proxy/pkg/hubaccess"
 	"open-cluster-management.io/cluster-proxy/pkg/hubaccess/clusters"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
+	"open-cluster-management.io/cluster-proxy/pkg/status"
 	"open-cluster-management.io/cluster-proxy/pkg/tunnel"
 )
 
@@ -29,13 +29,13 @@ func (e *HandshakeError) Unwrap() error { return e.Err }
 // what to do. The cluster's addon was lost at since, if that is not zero.
 func StatusOf(err error, cluster string, since time.Time) (code int, message string) {
 	var (
-		refused   *hubaccess.RefusedError
+		refused   *status.Error
 		notServed *clusters.NotServedError
 		handshake *HandshakeError
 	)
 	switch {
 	case errors.As(err, &refused):
-		return refused.Code, refused.Message
+		return int(refused.ErrStatus.Code), refused.ErrStatus.Message
 	case errors.Is(err, errUndecided):
 		return http.StatusBadRequest, err.Error()
 	case errors.As(err, &notServed) && errors.As(err, &handshake):
@@ -134,9 +134,9 @@ func noAgent(cluster string, since time.Time) string {
 // refusedByAgent is what the agent said, if it said anything.
 func refusedByAgent(err error) error {
 	var refused *connect.Refusal
-	var status metav1.Status
-	if errors.As(err, &refused) && json.Unmarshal(refused.Body, &status) == nil && status.Message != "" {
-		return &hubaccess.RefusedError{Code: refused.Code, Message: status.Message}
+	var said metav1.Status
+	if errors.As(err, &refused) && json.Unmarshal(refused.Body, &said) == nil && said.Message != "" {
+		return status.New(refused.Code, said.Message)
 	}
 	return err
 }

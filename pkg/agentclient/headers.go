@@ -11,7 +11,7 @@ import (
 	"k8s.io/client-go/transport"
 
 	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
-	"open-cluster-management.io/cluster-proxy/pkg/hubaccess"
+	"open-cluster-management.io/cluster-proxy/pkg/status"
 )
 
 // frontProxyHeaders are headers that only the hub's side sends to agents.
@@ -73,7 +73,7 @@ func withoutCredentials(extra map[string][]string) map[string][]string {
 	return kept
 }
 
-// CheckUser returns a *hubaccess.RefusedError for a user whose names could turn into
+// CheckUser returns a *status.Error for a user whose names could turn into
 // others on their way: HTTP drops blanks around a value, and ends it at a line's end.
 func CheckUser(u user.Info) error {
 	names := append([]string{u.GetName(), u.GetUID()}, u.GetGroups()...)
@@ -82,11 +82,11 @@ func CheckUser(u user.Info) error {
 	}
 	for _, name := range names {
 		if strings.TrimSpace(name) != name || strings.ContainsFunc(name, func(c rune) bool { return c < ' ' || c == 0x7f }) {
-			return &hubaccess.RefusedError{Code: http.StatusForbidden, Message: "the user's name, groups or extra have blanks at an end or control characters, and cannot be passed on to a cluster: use another user"}
+			return status.New(http.StatusForbidden, "the user's name, groups or extra have blanks at an end or control characters, and cannot be passed on to a cluster: use another user")
 		}
 	}
 	if u.GetName() == "" {
-		return &hubaccess.RefusedError{Code: http.StatusForbidden, Message: "the hub gives the user no name to pass on to a cluster: use another user"}
+		return status.New(http.StatusForbidden, "the hub gives the user no name to pass on to a cluster: use another user")
 	}
 	return nil
 }

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
-	"open-cluster-management.io/cluster-proxy/pkg/hubaccess"
+	"open-cluster-management.io/cluster-proxy/pkg/status"
 )
 
 // TestRoundTripAsUser wants the agent to be told of the user whom the caller named, and
@@ -69,7 +69,7 @@ func TestCredentialsStay(t *testing.T) {
 // nobody, or a user who cannot be asserted.
 func TestRoundTripWithoutADecision(t *testing.T) {
 	client, _ := start(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { t.Errorf("%v arrived", r.Header) }))
-	var refused *hubaccess.RefusedError
+	var refused *status.Error
 	for name, tc := range map[string]struct {
 		to   Target
 		as   Identity

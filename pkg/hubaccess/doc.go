@@ -12,5 +12,5 @@
 //
 // # Files
 //
-//	hubaccess.go  RefusedError; what tells users and questions about permissions apart
+//	hubaccess.go  what tells users and questions about permissions apart
 package hubaccess

@@ -9,14 +9,6 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 )
 
-// RefusedError refuses a request: with which HTTP status, and what the caller can do.
-type RefusedError struct {
-	Code    int
-	Message string
-}
-
-func (e *RefusedError) Error() string { return e.Message }
-
 // AnnotationPrefix begins the annotations of audit events that are the addon's own.
 const AnnotationPrefix = "clusterproxy.open-cluster-management.io/"
 

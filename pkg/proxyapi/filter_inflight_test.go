@@ -14,11 +14,11 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
-	"open-cluster-management.io/cluster-proxy/pkg/hubaccess"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/filter"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/metrics"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/route"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/scope"
+	"open-cluster-management.io/cluster-proxy/pkg/status"
 )
 
 // TestOwnRequestsAreLimited has a user ask for the list of clusters more often at
@@ -113,8 +113,8 @@ func TestRefusalsNameTheLimit(t *testing.T) {
 			}
 		}
 		_, err := test.limiter.Acquire(test.user, "c", 1)
-		var refused *hubaccess.RefusedError
-		if !errors.As(err, &refused) || refused.Code != http.StatusTooManyRequests || refused.Message != test.want {
+		var refused *status.Error
+		if !errors.As(err, &refused) || refused.ErrStatus.Code != http.StatusTooManyRequests || refused.ErrStatus.Message != test.want {
 			t.Errorf("%s: %v, want 429 %q", name, err, test.want)
 		}
 	}

@@ -12,13 +12,13 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
-	"open-cluster-management.io/cluster-proxy/pkg/hubaccess"
 	"open-cluster-management.io/cluster-proxy/pkg/hubaccess/authz"
 	"open-cluster-management.io/cluster-proxy/pkg/hubaccess/outage"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/filter"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/route"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/scope"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/view"
+	"open-cluster-management.io/cluster-proxy/pkg/status"
 	"open-cluster-management.io/cluster-proxy/test/testkit/hubapi"
 )
 
@@ -47,8 +47,8 @@ func TestLateMembersAreAskedAgain(t *testing.T) {
 	}
 	w.api.Set(func(h *hubapi.Hub) { h.Rules = nil })
 	err = late.MayAlso(t.Context(), rs)
-	var refused *hubaccess.RefusedError
-	if !errors.As(err, &refused) || refused.Code != http.StatusForbidden {
+	var refused *status.Error
+	if !errors.As(err, &refused) || refused.ErrStatus.Code != http.StatusForbidden {
 		t.Errorf("a late member of which the right was withdrawn: %v, want 403", err)
 	}
 	if resp, err := late.Refused(httptest.NewRequest(http.MethodGet, "/", nil), err); err != nil || resp.StatusCode != http.StatusForbidden {

@@ -11,8 +11,8 @@ import (
 	"k8s.io/client-go/rest"
 
 	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
-	"open-cluster-management.io/cluster-proxy/pkg/hubaccess"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/scope"
+	"open-cluster-management.io/cluster-proxy/pkg/status"
 )
 
 func TestVia(t *testing.T) {
@@ -43,8 +43,8 @@ func TestVia(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := own.Check(http.Header{"Via": test.lines})
-			var refused *hubaccess.RefusedError
-			if got := errors.As(err, &refused) && refused.Code == http.StatusLoopDetected; got != test.want {
+			var refused *status.Error
+			if got := errors.As(err, &refused) && refused.ErrStatus.Code == http.StatusLoopDetected; got != test.want {
 				t.Errorf("%v, want it refused as a loop: %v", err, test.want)
 			}
 		})

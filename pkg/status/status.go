@@ -39,9 +39,14 @@ func reasonOf(code int) metav1.StatusReason {
 	return metav1.StatusReasonInternalError
 }
 
+// Error refuses a request. It is a type of its own: a Status that the hub's kube-apiserver or a
+// cluster has answered with, an apierrors.StatusError, tells things that are not for every caller,
+// and is never taken for one of these.
+type Error struct{ apierrors.StatusError }
+
 // New returns the error of a request that is refused with an HTTP status code. The message says
 // what the caller can do. Codes 429 and 503 are of a moment: clients repeat the request.
-func New(code int, message string) *apierrors.StatusError {
+func New(code int, message string) *Error {
 	s := metav1.Status{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"},
 		Status:   metav1.StatusFailure, Code: int32(code), Reason: reasonOf(code), Message: message,
@@ -49,7 +54,7 @@ func New(code int, message string) *apierrors.StatusError {
 	if code == http.StatusServiceUnavailable || code == http.StatusTooManyRequests {
 		s.Details = &metav1.StatusDetails{RetryAfterSeconds: retryAfter}
 	}
-	return &apierrors.StatusError{ErrStatus: s}
+	return &Error{apierrors.StatusError{ErrStatus: s}}
 }
 
 // Write answers a request with a Status. If the Status lets clients repeat the request, they

@@ -92,12 +92,12 @@ var notInViews = []string{module + "pkg/tunnel", module + "pkg/agentclient", mod
 // may import.
 var apart = map[string][]string{
 	"pkg/hubaccess":           nil,
-	"pkg/hubaccess/authn":     {"pkg/hubaccess", "pkg/agentapi"},
+	"pkg/hubaccess/authn":     {"pkg/hubaccess", "pkg/agentapi", "pkg/status"},
 	"pkg/hubaccess/authz":     {"pkg/hubaccess", "pkg/apis"},
 	"pkg/hubaccess/clusters":  {"pkg/apis", "pkg/identity", "pkg/pki"},
 	"pkg/hubaccess/outage":    {"pkg/hubaccess"},
 	"pkg/hubaccess/fairqueue": nil,
-	"pkg/agentclient":         {"pkg/hubaccess", "pkg/agentapi", "pkg/connect", "pkg/httprelay", "pkg/identity", "pkg/pki", "pkg/tunnel"},
+	"pkg/agentclient":         {"pkg/hubaccess", "pkg/agentapi", "pkg/connect", "pkg/httprelay", "pkg/identity", "pkg/pki", "pkg/status", "pkg/tunnel"},
 }
 
 // standardOnly lists packages that import the standard library, these modules,

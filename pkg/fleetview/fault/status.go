@@ -15,7 +15,7 @@ import (
 // Refuse returns the error of a request that a view refuses; the message says what to do.
 // One with 503 is of a moment: clients repeat the request.
 func Refuse(code int, message string) *apierrors.StatusError {
-	return status.New(code, message)
+	return &status.New(code, message).StatusError
 }
 
 // Unreachable returns the error of a request that needs clusters, each of which did not answer.

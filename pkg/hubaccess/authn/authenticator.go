@@ -25,9 +25,9 @@ import (
 	"k8s.io/klog/v2"
 
 	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
-	"open-cluster-management.io/cluster-proxy/pkg/hubaccess"
 	"open-cluster-management.io/cluster-proxy/pkg/hubaccess/fairqueue"
 	"open-cluster-management.io/cluster-proxy/pkg/hubaccess/outage"
+	"open-cluster-management.io/cluster-proxy/pkg/status"
 )
 
 const (
@@ -121,7 +121,7 @@ func (a *Authenticator) Run(ctx context.Context) error {
 // Authenticate finds out who sends a request. A nil user means that the hub does not
 // know the caller, whose credential may be one of a managed cluster's: of that which the request
 // is for, if it is for one. The string names an unverified credential for the methods that take one,
-// without giving it away. The error is a *RefusedError.
+// without giving it away. The error is a *status.Error.
 func (a *Authenticator) Authenticate(r *http.Request, cluster string) (user.Info, string, error) {
 	return a.authenticate(r, cluster, false)
 }
@@ -135,10 +135,10 @@ func (a *Authenticator) AuthenticateAgain(r *http.Request) (user.Info, string, e
 
 func (a *Authenticator) authenticate(r *http.Request, cluster string, again bool) (user.Info, string, error) {
 	if len(r.Header["Authorization"]) > 1 {
-		return nil, "", &hubaccess.RefusedError{Code: http.StatusUnauthorized, Message: "the request has more than one Authorization header: send one"}
+		return nil, "", status.New(http.StatusUnauthorized, "the request has more than one Authorization header: send one")
 	}
 	if oddBearer(r.Header.Get("Authorization")) {
-		return nil, "", &hubaccess.RefusedError{Code: http.StatusUnauthorized, Message: "the Authorization header must be \"Bearer <token>\", with one space: send it like that"}
+		return nil, "", status.New(http.StatusUnauthorized, "the Authorization header must be \"Bearer <token>\", with one space: send it like that")
 	}
 	presented := r.TLS != nil && len(r.TLS.PeerCertificates) > 0
 	if presented {
@@ -149,21 +149,21 @@ func (a *Authenticator) authenticate(r *http.Request, cluster string, again bool
 	credential := credentialOf(r)
 	if presented && credential == "" {
 		if slices.ContainsFunc(a.cas, unread) {
-			return nil, "", &hubaccess.RefusedError{Code: http.StatusServiceUnavailable, Message: "the client certificate cannot be verified, because the proxy API has not read the hub's CAs (ConfigMap " + configNamespace + "/" + configName + ") yet: try again, or use a token"}
+			return nil, "", status.New(http.StatusServiceUnavailable, "the client certificate cannot be verified, because the proxy API has not read the hub's CAs (ConfigMap "+configNamespace+"/"+configName+") yet: try again, or use a token")
 		}
-		return nil, "", &hubaccess.RefusedError{Code: http.StatusUnauthorized, Message: "the hub does not know the client certificate: use one of the hub's kubeconfig, or a token"}
+		return nil, "", status.New(http.StatusUnauthorized, "the hub does not know the client certificate: use one of the hub's kubeconfig, or a token")
 	}
 	class := classOf(bearerOf(r))
 	if !again && !a.limiter.admit(credential, cluster, class, ClientAddress(r)) {
 		a.limiter.holdBack(r.Context())
-		return nil, "", &hubaccess.RefusedError{Code: http.StatusTooManyRequests, Message: "too many requests with unknown credentials come from this address: check the token, and try again"}
+		return nil, "", status.New(http.StatusTooManyRequests, "too many requests with unknown credentials come from this address: check the token, and try again")
 	}
 	if credential == "" {
 		return nil, "", nil
 	}
 	if authorization := r.Header.Get("Authorization"); authorization != "" && !isBearer(authorization) {
 		// The hub can be asked about bearer tokens only.
-		return nil, "", &hubaccess.RefusedError{Code: http.StatusUnauthorized, Message: "the Authorization header has no bearer token: send \"Bearer <token>\""}
+		return nil, "", status.New(http.StatusUnauthorized, "the Authorization header has no bearer token: send \"Bearer <token>\"")
 	}
 	ask := func() (*authenticator.Response, bool, error) { return a.ask(r, credential, cluster, class) }
 	if again {
@@ -203,15 +203,15 @@ func (a *Authenticator) WasAcceptedBy(cluster, credential string) bool {
 func undecided(err error) error {
 	switch {
 	case errors.Is(err, fairqueue.ErrFull), errors.Is(err, context.DeadlineExceeded):
-		return &hubaccess.RefusedError{Code: http.StatusServiceUnavailable, Message: "the hub's kube-apiserver is slow to check tokens: try again"}
+		return status.New(http.StatusServiceUnavailable, "the hub's kube-apiserver is slow to check tokens: try again")
 	case errors.Is(err, outage.ErrUnreachable):
-		return &hubaccess.RefusedError{Code: http.StatusServiceUnavailable, Message: outage.ErrUnreachable.Error() + " about the token: try again"}
+		return status.New(http.StatusServiceUnavailable, outage.ErrUnreachable.Error()+" about the token: try again")
 	case errors.Is(err, errNoAnswer):
-		return &hubaccess.RefusedError{Code: http.StatusServiceUnavailable, Message: errNoAnswer.Error() + ": try again"}
+		return status.New(http.StatusServiceUnavailable, errNoAnswer.Error()+": try again")
 	case errors.Is(err, outage.ErrNotForUs):
-		return &hubaccess.RefusedError{Code: http.StatusUnauthorized, Message: outage.ErrNotForUs.Error() + ": get a new one"}
+		return status.New(http.StatusUnauthorized, outage.ErrNotForUs.Error()+": get a new one")
 	}
-	return &hubaccess.RefusedError{Code: http.StatusUnauthorized, Message: "the credential in the request cannot be read: " + err.Error()}
+	return status.New(http.StatusUnauthorized, "the credential in the request cannot be read: "+err.Error())
 }
 
 // ask asks the hub. Requests with unverified credentials take turns.
@@ -226,7 +226,7 @@ func (a *Authenticator) ask(r *http.Request, credential, cluster, class string) 
 	return a.tokens.AuthenticateRequest(r)
 }
 
-// CheckServiceLogin returns a *RefusedError if login, which a Service is to get as
+// CheckServiceLogin returns a *status.Error if login, which a Service is to get as
 // Authorization, may be a credential of the hub. The hub knows bearer tokens only, and
 // is asked about these as about those in Authorization: "does not know" is all that
 // lets one through. It is not asked about other schemes, whose secrets are none of the
@@ -237,13 +237,13 @@ func (a *Authenticator) CheckServiceLogin(r *http.Request, login string) error {
 	}
 	scheme, token, _ := strings.Cut(login, " ")
 	if !strings.EqualFold(scheme, "bearer") || oddBearer(login) {
-		return &hubaccess.RefusedError{Code: http.StatusBadRequest, Message: "the " + agentapi.ServiceAuthorization + " header must be \"Bearer <token>\", with one space, or have another scheme: send it like that"}
+		return status.New(http.StatusBadRequest, "the "+agentapi.ServiceAuthorization+" header must be \"Bearer <token>\", with one space, or have another scheme: send it like that")
 	}
 	asked := (&http.Request{Header: http.Header{"Authorization": {login}}, URL: r.URL, RemoteAddr: r.RemoteAddr}).WithContext(r.Context())
 	_, known, err := a.ask(asked, credentialOf(asked), "", classOf(token))
 	switch {
 	case known && err == nil:
-		return &hubaccess.RefusedError{Code: http.StatusForbidden, Message: "the token in " + agentapi.ServiceAuthorization + " is one of the hub's, which do not leave it: send one of the Service's own"}
+		return status.New(http.StatusForbidden, "the token in "+agentapi.ServiceAuthorization+" is one of the hub's, which do not leave it: send one of the Service's own")
 	case err == nil || err.Error() == unknownToken:
 		return nil
 	}

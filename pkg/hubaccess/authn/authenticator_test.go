@@ -17,9 +17,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
 
-	"open-cluster-management.io/cluster-proxy/pkg/hubaccess"
 	"open-cluster-management.io/cluster-proxy/pkg/hubaccess/outage"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
+	"open-cluster-management.io/cluster-proxy/pkg/status"
 	"open-cluster-management.io/cluster-proxy/test/testkit/pkitest"
 	"open-cluster-management.io/cluster-proxy/test/testkit/wait"
 )
@@ -52,8 +52,8 @@ func TestCertificatesBeforeTheHubsCAs(t *testing.T) {
 	known, unknown := presenting(t, ca, "jane"), presenting(t, other, "jane")
 	for name, r := range map[string]*http.Request{"known": known, "unknown": unknown} {
 		u, _, err := a.Authenticate(r, "cluster1")
-		var refused *hubaccess.RefusedError
-		if u != nil || !errors.As(err, &refused) || refused.Code != http.StatusServiceUnavailable || !strings.Contains(refused.Message, "try again") {
+		var refused *status.Error
+		if u != nil || !errors.As(err, &refused) || refused.ErrStatus.Code != http.StatusServiceUnavailable || !strings.Contains(refused.ErrStatus.Message, "try again") {
 			t.Errorf("%s certificate: user %v, error %v, want to be told to try again", name, u, err)
 		}
 	}
@@ -74,7 +74,7 @@ func TestCertificatesBeforeTheHubsCAs(t *testing.T) {
 		if u != nil {
 			t.Fatalf("the certificate of another CA is user %v", u)
 		}
-		var refused *hubaccess.RefusedError
-		return errors.As(err, &refused) && refused.Code == http.StatusUnauthorized
+		var refused *status.Error
+		return errors.As(err, &refused) && refused.ErrStatus.Code == http.StatusUnauthorized
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 	"open-cluster-management.io/cluster-proxy/pkg/httprelay"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/scope"
+	"open-cluster-management.io/cluster-proxy/pkg/status"
 )
 
 // WithAdmission lets a request on if there is such a cluster or view, and nothing in its
@@ -34,7 +35,7 @@ func (f *Filters) admit(rs *scope.Scope, r *http.Request) error {
 		return err
 	}
 	if err := f.Clusters.Synced(); err != nil {
-		return scope.Refusal(http.StatusServiceUnavailable, fmt.Sprintf("the proxy API is starting: %v", err))
+		return status.New(http.StatusServiceUnavailable, fmt.Sprintf("the proxy API is starting: %v", err))
 	}
 	if target.ForService() {
 		if err := f.admitToService(rs, r); err != nil {
@@ -61,7 +62,7 @@ func (f *Filters) admitToView(rs *scope.Scope) error {
 		_, err = view.Clusters()
 	}
 	if err != nil {
-		return scope.Refusal(http.StatusServiceUnavailable, err.Error())
+		return status.New(http.StatusServiceUnavailable, err.Error())
 	}
 	rs.View = view
 	return nil
@@ -74,7 +75,7 @@ var hopHeaders = []string{"upgrade", "keep-alive", "close", "te", "proxy-connect
 func CheckConnection(header http.Header) error {
 	for option := range httprelay.ConnectionOptions(header) {
 		if !httpguts.HeaderValuesContainsToken(hopHeaders, strings.ToLower(option)) {
-			return scope.Refusal(http.StatusBadRequest, "the Connection header names a header that is not about the connection: leave that out")
+			return status.New(http.StatusBadRequest, "the Connection header names a header that is not about the connection: leave that out")
 		}
 	}
 	return nil

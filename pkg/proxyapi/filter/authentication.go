@@ -11,6 +11,7 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/agentclient"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/scope"
+	"open-cluster-management.io/cluster-proxy/pkg/status"
 )
 
 // Anonymous stands, in audit events, for a caller whom the hub does not know.
@@ -71,7 +72,7 @@ func (f *Filters) authenticate(rs *scope.Scope, r *http.Request) (user.Info, str
 
 // notForViews is the answer to a caller whom the hub does not know, and a managed
 // cluster may.
-var notForViews = scope.Refusal(http.StatusUnauthorized, "the hub does not know the token, and fleet views are for users of the hub: send a token of the hub, or a client certificate; a managed cluster's own tokens are for that cluster's path")
+var notForViews = status.New(http.StatusUnauthorized, "the hub does not know the token, and fleet views are for users of the hub: send a token of the hub, or a client certificate; a managed cluster's own tokens are for that cluster's path")
 
 // isAnonymous reports whether a front proxy says of a caller that it does not know them.
 func isAnonymous(u user.Info) bool {

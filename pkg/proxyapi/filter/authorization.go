@@ -17,6 +17,7 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/hubaccess/authz"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/scope"
+	"open-cluster-management.io/cluster-proxy/pkg/status"
 )
 
 // WithAuthorization lets a request on if the hub allows it: what the inner request
@@ -89,7 +90,7 @@ func (f *Filters) authorize(w http.ResponseWriter, r *http.Request, rs *scope.Sc
 func (f *Filters) authorizeView(w http.ResponseWriter, r *http.Request, name string) (reason string, ok bool) {
 	view, err := f.Views.Get(name)
 	if err != nil {
-		f.Refuse(w, r, scope.Refusal(http.StatusServiceUnavailable, fmt.Sprintf("the proxy API is starting: %v", err)))
+		f.Refuse(w, r, status.New(http.StatusServiceUnavailable, fmt.Sprintf("the proxy API is starting: %v", err)))
 		return "", false
 	}
 	u := scope.UserOf(r.Context())
@@ -126,7 +127,7 @@ func (f *Filters) refuseView(w http.ResponseWriter, r *http.Request, u user.Info
 			known += fmt.Sprintf(" and %d more", more)
 		}
 	}
-	f.Refuse(w, r, scope.Refusal(http.StatusNotFound, fmt.Sprintf("there is no FleetView %q that you may use; those that you may use: %s", name, known)))
+	f.Refuse(w, r, status.New(http.StatusNotFound, fmt.Sprintf("there is no FleetView %q that you may use; those that you may use: %s", name, known)))
 	return false
 }
 
@@ -138,7 +139,7 @@ func (f *Filters) allowed(w http.ResponseWriter, r *http.Request, a authorizer.A
 	}
 	if err != nil {
 		audit.AddAuditAnnotation(r.Context(), reasonKey, "internal error")
-		f.Refuse(w, r, scope.Refusal(http.StatusServiceUnavailable, "the hub's kube-apiserver could not be asked whether the request is allowed: try again"))
+		f.Refuse(w, r, status.New(http.StatusServiceUnavailable, "the hub's kube-apiserver could not be asked whether the request is allowed: try again"))
 		return false
 	}
 	f.Metrics.Rejected.WithLabelValues("forbidden").Inc()

@@ -6,11 +6,11 @@ import (
 	"strings"
 
 	"open-cluster-management.io/cluster-proxy/pkg/httprelay"
-	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/scope"
+	"open-cluster-management.io/cluster-proxy/pkg/status"
 )
 
 // errCrossSite is the answer to a request that another site may have had a browser send.
-var errCrossSite = scope.Refusal(http.StatusForbidden, "a page of another site has had your browser send this with your client certificate: open the proxy API's own page, or send a token")
+var errCrossSite = status.New(http.StatusForbidden, "a page of another site has had your browser send this with your client certificate: open the proxy API's own page, or send a token")
 
 // CheckSite refuses what a page of another site can have a browser do with its user's client
 // certificate, which goes along by itself, unlike a token: to write by a form or by fetch, to run

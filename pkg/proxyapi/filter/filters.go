@@ -8,7 +8,6 @@ import (
 	"k8s.io/klog/v2"
 
 	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
-	"open-cluster-management.io/cluster-proxy/pkg/hubaccess"
 	"open-cluster-management.io/cluster-proxy/pkg/hubaccess/authn"
 	"open-cluster-management.io/cluster-proxy/pkg/hubaccess/authz"
 	"open-cluster-management.io/cluster-proxy/pkg/memlimit"
@@ -83,19 +82,19 @@ func (f *Filters) Unauthenticated(w http.ResponseWriter, r *http.Request) {
 }
 
 // noCredential is the answer to a caller who must show a credential.
-var noCredential = scope.Refusal(http.StatusUnauthorized, "the hub does not know who you are: send a token of the hub, or a client certificate")
+var noCredential = status.New(http.StatusUnauthorized, "the hub does not know who you are: send a token of the hub, or a client certificate")
 
 // NotAccepted is the answer to a caller whom the hub does not know, about a
 // cluster that has not accepted the credential: it is the same whether the
 // cluster refused it, cannot be reached, or does not exist.
-var NotAccepted = scope.Refusal(http.StatusUnauthorized, "neither the hub nor a cluster of this name accepts the token: send a token of the hub, or one of a cluster that is connected")
+var NotAccepted = status.New(http.StatusUnauthorized, "neither the hub nor a cluster of this name accepts the token: send a token of the hub, or one of a cluster that is connected")
 
 // hidden returns notAccepted in place of errors that would tell a caller, whose
 // credential neither the hub nor the cluster has accepted, about clusters. Anonymous
 // requests are allowed to tell clusters apart if they are allowed at all, but not if
 // they are for one Service only.
 func (f *Filters) hidden(rs *scope.Scope, err error) error {
-	var refused *hubaccess.RefusedError
+	var refused *status.Error
 	var malformed *route.Error
 	if !rs.PassThrough || rs.Credential == "" && f.AllowAnonymous || rs.Credential != "" && f.Authenticator.WasAcceptedBy(rs.Target.Cluster, rs.Credential) {
 		return err

@@ -6,6 +6,7 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/httprelay"
 	"open-cluster-management.io/cluster-proxy/pkg/hubaccess/authn"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/scope"
+	"open-cluster-management.io/cluster-proxy/pkg/status"
 )
 
 // Held is what a request holds of a limiter while it is served.
@@ -22,7 +23,7 @@ func (f *Filters) WithInflightLimits(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := f.Memory.Err(); err != nil {
 			f.Metrics.Rejected.WithLabelValues("memory").Inc()
-			f.Refuse(w, r, scope.Refusal(http.StatusServiceUnavailable, err.Error()))
+			f.Refuse(w, r, status.New(http.StatusServiceUnavailable, err.Error()))
 			return
 		}
 		rs := scope.Of(r.Context())

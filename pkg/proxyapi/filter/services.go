@@ -17,6 +17,7 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/scope"
+	"open-cluster-management.io/cluster-proxy/pkg/status"
 )
 
 // terms are those of the Service that a request is for.
@@ -34,19 +35,19 @@ func (f *Filters) mayBeAnonymous(rs *scope.Scope) bool {
 func (f *Filters) admitToService(rs *scope.Scope, r *http.Request) error {
 	s, terms := rs.Target.Service, f.terms(rs)
 	if rs.Anonymous() && !terms.Anonymous {
-		return scope.Refusal(http.StatusUnauthorized, "Services are not for anonymous users: send a token")
+		return status.New(http.StatusUnauthorized, "Services are not for anonymous users: send a token")
 	}
 	if !terms.Exposed {
-		return scope.Refusal(http.StatusForbidden, fmt.Sprintf("Service %s/%s is not in the exposed services allowlist for this cluster: add it to the value exposedServices of the hub's chart", s.Namespace, s.Service))
+		return status.New(http.StatusForbidden, fmt.Sprintf("Service %s/%s is not in the exposed services allowlist for this cluster: add it to the value exposedServices of the hub's chart", s.Namespace, s.Service))
 	}
 	logins := r.Header[agentapi.ServiceAuthorization]
 	switch {
 	case len(logins) == 0:
 		return nil
 	case !terms.ForwardAuthorization:
-		return scope.Refusal(http.StatusForbidden, fmt.Sprintf("logins are not forwarded to Service %s/%s: set forwardAuthorization in its entry of the value exposedServices of the hub's chart", s.Namespace, s.Service))
+		return status.New(http.StatusForbidden, fmt.Sprintf("logins are not forwarded to Service %s/%s: set forwardAuthorization in its entry of the value exposedServices of the hub's chart", s.Namespace, s.Service))
 	case len(logins) > 1:
-		return scope.Refusal(http.StatusBadRequest, "the request has more than one "+agentapi.ServiceAuthorization+" header: send one")
+		return status.New(http.StatusBadRequest, "the request has more than one "+agentapi.ServiceAuthorization+" header: send one")
 	}
 	if err := f.Authenticator.CheckServiceLogin(r, logins[0]); err != nil {
 		return err

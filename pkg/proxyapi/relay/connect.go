@@ -10,6 +10,7 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/connect"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/filter"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/scope"
+	"open-cluster-management.io/cluster-proxy/pkg/status"
 )
 
 // Connector answers CONNECT requests: it joins the client with the cluster's
@@ -41,7 +42,7 @@ func (c *Connector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler) // the client is gone
 	}
 	if err != nil {
-		c.Refuse(w, r, scope.Refusal(http.StatusInternalServerError, err.Error()))
+		c.Refuse(w, r, status.New(http.StatusInternalServerError, err.Error()))
 		return
 	}
 	defer here.Close()

@@ -20,6 +20,7 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/httprelay"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/filter"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/scope"
+	"open-cluster-management.io/cluster-proxy/pkg/status"
 )
 
 // Relay sends requests that may go on to clusters, and the answers back.
@@ -112,7 +113,7 @@ func (l *Relay) ModifyResponse(resp *http.Response) error {
 	}
 	if !httprelay.WasAskedFor(resp) {
 		// The client's next bytes would be taken for another client's.
-		return scope.Refusal(http.StatusBadGateway, fmt.Sprintf("cluster %q answered with status %d, which the request did not ask for", rs.Target.Cluster, resp.StatusCode))
+		return status.New(http.StatusBadGateway, fmt.Sprintf("cluster %q answered with status %d, which the request did not ask for", rs.Target.Cluster, resp.StatusCode))
 	}
 	if err := checkRedirect(resp, rs, isService); err != nil {
 		return err
@@ -149,7 +150,7 @@ func checkRedirect(resp *http.Response, rs *scope.Scope, isService bool) error {
 	}
 	if len(locations) > 1 {
 		// Clients disagree about which of several they follow.
-		return scope.Refusal(http.StatusBadGateway, fmt.Sprintf("cluster %q answered with %d Location headers, of which none is followed", rs.Target.Cluster, len(locations)))
+		return status.New(http.StatusBadGateway, fmt.Sprintf("cluster %q answered with %d Location headers, of which none is followed", rs.Target.Cluster, len(locations)))
 	}
 	base := &url.URL{Path: rs.Target.Decoded(), RawPath: rs.Target.Path}
 	to, err := base.Parse(locations[0])
@@ -167,7 +168,7 @@ func checkRedirect(resp *http.Response, rs *scope.Scope, isService bool) error {
 	if err == nil && isService && (to.Scheme == "" || to.Scheme == "http" || to.Scheme == "https") && to.Hostname() != "" && !sameHost(to.Host, rs.Host) {
 		return nil // a Service may send browsers elsewhere, for example to log in
 	}
-	return scope.Refusal(http.StatusBadGateway, fmt.Sprintf("cluster %q answered with a redirect to another place, which is not followed", rs.Target.Cluster))
+	return status.New(http.StatusBadGateway, fmt.Sprintf("cluster %q answered with a redirect to another place, which is not followed", rs.Target.Cluster))
 }
 
 // toItself takes the host off a redirect of a Service to itself, which it knows by the name that

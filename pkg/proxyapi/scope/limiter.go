@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"net/http"
 	"sync"
+
+	"open-cluster-management.io/cluster-proxy/pkg/status"
 )
 
 // Bodies that one user, one cluster, and one user at one cluster may have unread in this
@@ -66,10 +68,10 @@ func (l *Limiter) Acquire(user, cluster string, n int) (release func(), err erro
 	// Names have no NUL, so they never meet.
 	a, u := "all", "user\x00"+user
 	if l.PerUser > 0 && l.InFlight[u]+n > l.PerUser {
-		return nil, Refusal(http.StatusTooManyRequests, l.says(fmt.Sprintf("user %q has", user), "one user", l.PerUser, "end some, or try again", l.Raises.PerUser))
+		return nil, status.New(http.StatusTooManyRequests, l.says(fmt.Sprintf("user %q has", user), "one user", l.PerUser, "end some, or try again", l.Raises.PerUser))
 	}
 	if l.All > 0 && l.InFlight[a]+n > l.All {
-		return nil, Refusal(http.StatusTooManyRequests, l.says("all users together have", "they", l.All, "try again", l.Raises.All))
+		return nil, status.New(http.StatusTooManyRequests, l.says("all users together have", "they", l.All, "try again", l.Raises.All))
 	}
 	if err := l.fits(user, cluster, n); err != nil {
 		return nil, err
@@ -97,9 +99,9 @@ func (l *Limiter) fits(user, cluster string, n int) error {
 	switch {
 	case cluster == "":
 	case l.perCluster > 0 && l.InFlight[OfCluster(cluster)]+n > l.perCluster:
-		return Refusal(http.StatusTooManyRequests, l.says(fmt.Sprintf("cluster %q has", cluster), "one cluster", l.perCluster, "try again", l.Raises.perCluster))
+		return status.New(http.StatusTooManyRequests, l.says(fmt.Sprintf("cluster %q has", cluster), "one cluster", l.perCluster, "try again", l.Raises.perCluster))
 	case l.PerPair > 0 && l.InFlight[pairOf(user, cluster)]+n > l.PerPair:
-		return Refusal(http.StatusTooManyRequests, l.says(fmt.Sprintf("user %q has at cluster %q", user, cluster), "one user at one cluster", l.PerPair, "end some, or try again", l.Raises.perPair))
+		return status.New(http.StatusTooManyRequests, l.says(fmt.Sprintf("user %q has at cluster %q", user, cluster), "one user at one cluster", l.PerPair, "end some, or try again", l.Raises.perPair))
 	}
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/apirequest"
 	"open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/route"
+	"open-cluster-management.io/cluster-proxy/pkg/status"
 )
 
 // Endpoints are the ways in that are not always there.
@@ -50,7 +51,7 @@ func (e Endpoints) NewScope(r *http.Request) (*Scope, error) {
 	if route.Own(r.RequestURI) {
 		info, err := apirequest.Resolver.NewRequestInfo(r)
 		if err != nil {
-			return &Scope{}, Refusal(http.StatusBadRequest, err.Error())
+			return &Scope{}, status.New(http.StatusBadRequest, err.Error())
 		}
 		return &Scope{Kind: Own, Info: info, Long: info.IsResourceRequest && info.Verb == "watch"}, nil
 	}
@@ -134,7 +135,7 @@ func CheckSize(r *http.Request) error {
 	if size <= MaxHeaderBytes {
 		return nil
 	}
-	return Refusal(http.StatusRequestHeaderFieldsTooLarge, fmt.Sprintf("the request's URL and headers have %d bytes, more than the %d that are allowed: send less, such as a shorter selector", size, MaxHeaderBytes))
+	return status.New(http.StatusRequestHeaderFieldsTooLarge, fmt.Sprintf("the request's URL and headers have %d bytes, more than the %d that are allowed: send less, such as a shorter selector", size, MaxHeaderBytes))
 }
 
 func LongRunning(r *http.Request, _ *request.RequestInfo) bool { return Of(r.Context()).Long }

@@ -14,6 +14,7 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
 	"open-cluster-management.io/cluster-proxy/pkg/hubaccess/authz"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/route"
+	"open-cluster-management.io/cluster-proxy/pkg/status"
 )
 
 // Kind is what a request is for.
@@ -31,7 +32,7 @@ const (
 )
 
 // ErrNoScope is the error of a request that is for nothing: a bug.
-var ErrNoScope = Refusal(http.StatusInternalServerError, "internal error: the request is for no cluster, no view, and not for the proxy API; report it with the request's Audit-Id from the proxy API's audit log")
+var ErrNoScope = status.New(http.StatusInternalServerError, "internal error: the request is for no cluster, no view, and not for the proxy API; report it with the request's Audit-Id from the proxy API's audit log")
 
 // Scope is what is known of one request. It belongs to the goroutine that serves
 // the request.

@@ -13,6 +13,7 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
 	"open-cluster-management.io/cluster-proxy/pkg/httprelay"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/route"
+	"open-cluster-management.io/cluster-proxy/pkg/status"
 )
 
 // NewClusterScope understands a request for a cluster, the rights to which are of a group.
@@ -34,9 +35,9 @@ func newAgentMetricsScope(r *http.Request, target route.Target, group schema.Gro
 	switch {
 	case err != nil:
 	case target.Path != "/" || target.ForService():
-		err = Refusal(http.StatusNotFound, fmt.Sprintf("the metrics of a cluster's agent are at %s<cluster>/%s, and nothing is below", ClustersPath, v1alpha1.MetricsSubresource))
+		err = status.New(http.StatusNotFound, fmt.Sprintf("the metrics of a cluster's agent are at %s<cluster>/%s, and nothing is below", ClustersPath, v1alpha1.MetricsSubresource))
 	case r.Method != http.MethodGet || httprelay.IsUpgrade(r.Header):
-		err = Refusal(http.StatusMethodNotAllowed, "the metrics of a cluster's agent can only be read: use GET without an upgrade")
+		err = status.New(http.StatusMethodNotAllowed, "the metrics of a cluster's agent can only be read: use GET without an upgrade")
 	default:
 		rs.Inner = &request.RequestInfo{Path: path, Verb: "get"}
 		rs.Info = OuterInfo(r, group, v1alpha1.Resource, target.Cluster, "get")
@@ -65,7 +66,7 @@ func (rs *Scope) look(r *http.Request) error {
 	rs.Prefix = strings.TrimSuffix(raw, rs.Target.Path)
 	inner, err := innerInfo(r, rs.Target)
 	if err != nil {
-		return Refusal(http.StatusBadRequest, err.Error())
+		return status.New(http.StatusBadRequest, err.Error())
 	}
 	rs.Inner = inner
 	rs.Leaves = rs.Target.ForService() || apirequest.LeavesAPI(r, inner)

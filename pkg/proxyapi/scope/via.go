@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"k8s.io/client-go/rest"
+
+	"open-cluster-management.io/cluster-proxy/pkg/status"
 )
 
 // Via names the proxy API of one hub in the header that RFC 9110 has for this. All
@@ -54,7 +56,7 @@ func (v Via) Check(header http.Header) error {
 	for _, line := range header["Via"] {
 		for hop := range strings.SplitSeq(line, ",") {
 			if fields := strings.Fields(hop); len(fields) > 1 && fields[1] == string(v) {
-				return Refusal(http.StatusLoopDetected, "the request came through this hub's proxy API before: ask the hub for the cluster that is meant")
+				return status.New(http.StatusLoopDetected, "the request came through this hub's proxy API before: ask the hub for the cluster that is meant")
 			}
 		}
 	}

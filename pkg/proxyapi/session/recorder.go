@@ -89,9 +89,9 @@ func (r *recorder) Refusal(rs *scope.Scope, method string) error {
 	}
 	switch {
 	case method == http.MethodConnect:
-		return scope.Refusal(http.StatusForbidden, fmt.Sprintf("sessions to cluster %q are recorded, which is not possible within a connection by CONNECT: use the cluster's path or host", rs.Target.Cluster))
+		return status.New(http.StatusForbidden, fmt.Sprintf("sessions to cluster %q are recorded, which is not possible within a connection by CONNECT: use the cluster's path or host", rs.Target.Cluster))
 	case isNodeProxy(rs) && method != http.MethodGet && method != http.MethodHead:
-		return scope.Refusal(http.StatusForbidden, fmt.Sprintf("commands on cluster %q are recorded, which is not possible by %s of nodes/proxy: use kubectl exec", rs.Target.Cluster, method))
+		return status.New(http.StatusForbidden, fmt.Sprintf("commands on cluster %q are recorded, which is not possible by %s of nodes/proxy: use kubectl exec", rs.Target.Cluster, method))
 	}
 	return nil
 }
@@ -103,9 +103,9 @@ func (r *recorder) begin(ctx context.Context, rs *scope.Scope, one *Session) (*t
 		return nil, nil
 	}
 	t := &tape{recorder: r, session: one, ctx: ctx}
-	status := one.Status
+	shown := one.Status
 	var err error
-	t.Recording, err = r.store.Open(ctx, recording.Session{Name: one.Name, User: status.User, Kind: status.Kind, Cluster: status.Cluster, Target: status.Target, Replica: status.Replica}, t.failed)
+	t.Recording, err = r.store.Open(ctx, recording.Session{Name: one.Name, User: shown.User, Kind: shown.Kind, Cluster: shown.Cluster, Target: shown.Target, Replica: shown.Replica}, t.failed)
 	switch {
 	case err == nil:
 		return t, nil
@@ -113,7 +113,7 @@ func (r *recorder) begin(ctx context.Context, rs *scope.Scope, one *Session) (*t
 		return nil, ctx.Err()
 	case r.policy.FailClosed:
 		r.failed(ctx, one, metrics.SessionRejected, err)
-		return nil, scope.Refusal(http.StatusServiceUnavailable, fmt.Sprintf("sessions to cluster %q must be recorded, which is not possible now: %v; ask the administrators of the hub to look after the %s of recordings", rs.Target.Cluster, err, r.policy.place()))
+		return nil, status.New(http.StatusServiceUnavailable, fmt.Sprintf("sessions to cluster %q must be recorded, which is not possible now: %v; ask the administrators of the hub to look after the %s of recordings", rs.Target.Cluster, err, r.policy.place()))
 	}
 	r.failed(ctx, one, metrics.SessionUnrecorded, err)
 	return nil, nil

@@ -21,7 +21,6 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fleet"
 	"open-cluster-management.io/cluster-proxy/pkg/httprelay"
-	"open-cluster-management.io/cluster-proxy/pkg/hubaccess"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/filter"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/metrics"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/relay"
@@ -86,7 +85,7 @@ func (m *Member) RoundTrip(r *http.Request) (*http.Response, error) {
 func (m *Member) scopeOf(r *http.Request) (*scope.Scope, error) {
 	target, err := route.ParseIn(m.Cluster, r.URL.RequestURI())
 	if err == nil && target.ForService() {
-		err = scope.Refusal(http.StatusNotFound, "a view has no exposed Services")
+		err = status.New(http.StatusNotFound, "a view has no exposed Services")
 	}
 	asked := *r
 	asked.Host, asked.RequestURI = m.Scope.Host, r.URL.RequestURI()
@@ -118,7 +117,7 @@ func (m *Member) MayAlso(ctx context.Context, rs *scope.Scope) error {
 			return errNotAsked
 		case decision != authorizer.DecisionAllow:
 			a := right.OfCluster(rs.User, m.Cluster)
-			return scope.Refusal(http.StatusForbidden, strings.TrimSpace(fmt.Sprintf("the request needs the right to %s %s/%s of cluster %q on the hub %s",
+			return status.New(http.StatusForbidden, strings.TrimSpace(fmt.Sprintf("the request needs the right to %s %s/%s of cluster %q on the hub %s",
 				a.GetVerb(), a.GetResource(), a.GetSubresource(), m.Cluster, reason)))
 		}
 	}
@@ -127,16 +126,16 @@ func (m *Member) MayAlso(ctx context.Context, rs *scope.Scope) error {
 
 // Refused is the answer to a request that is not sent, as if the cluster had refused it.
 func (m *Member) Refused(r *http.Request, err error) (*http.Response, error) {
-	var refused *hubaccess.RefusedError
-	if !errors.As(err, &refused) || refused.Code != http.StatusForbidden {
+	var refused *status.Error
+	if !errors.As(err, &refused) || refused.ErrStatus.Code != http.StatusForbidden {
 		return nil, m.failed(err)
 	}
-	body, err := json.Marshal(status.New(refused.Code, refused.Message).ErrStatus)
+	body, err := json.Marshal(refused.ErrStatus)
 	if err != nil {
 		return nil, m.failed(err)
 	}
 	return &http.Response{
-		Status: http.StatusText(refused.Code), StatusCode: refused.Code, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Status: http.StatusText(http.StatusForbidden), StatusCode: http.StatusForbidden, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 		Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(body)), ContentLength: int64(len(body)), Request: r,
 	}, nil
 }
@@ -219,7 +218,7 @@ type FleetHandler interface {
 
 // errNotAsked is the error of a request to a cluster of a view of which it could not be found
 // out whether the user may make it.
-var errNotAsked = scope.Refusal(http.StatusServiceUnavailable, "the hub's kube-apiserver could not be asked which clusters of the view you may reach: try again")
+var errNotAsked = status.New(http.StatusServiceUnavailable, "the hub's kube-apiserver could not be asked which clusters of the view you may reach: try again")
 
 // MaxNames is how many names of clusters are in an audit event.
 const MaxNames = 100

@@ -18,6 +18,7 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/metrics"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/relay"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/scope"
+	"open-cluster-management.io/cluster-proxy/pkg/status"
 )
 
 // defaultClusterTimeout and defaultInformerTimeout are a FleetView's defaults, for objects that have
@@ -50,7 +51,7 @@ func (f *Fleet) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer paced.End()
 	view, err := request.view()
 	if err != nil {
-		f.Refuse(w, r, scope.Refusal(http.StatusServiceUnavailable, err.Error()))
+		f.Refuse(w, r, status.New(http.StatusServiceUnavailable, err.Error()))
 		return
 	}
 	f.Handler.Serve(paced, inner, view)
@@ -70,7 +71,7 @@ func (q *ViewRequest) view() (fleet.View, error) {
 func (q *ViewRequest) members(ctx context.Context) ([]fleet.Member, error) {
 	selected, err := q.Scope.View.Clusters()
 	if err != nil {
-		return nil, scope.Unavailable(err.Error())
+		return nil, status.New(http.StatusServiceUnavailable, err.Error())
 	}
 	allowed, late, err := q.Authorizer.Reachable(ctx, q.Scope.User, q.Scope.Rights(), selected)
 	if err != nil {
@@ -94,7 +95,7 @@ func (q *ViewRequest) members(ctx context.Context) ([]fleet.Member, error) {
 func (q *ViewRequest) relayTo(w http.ResponseWriter, r *http.Request, to fleet.Member) {
 	m, ok := to.(*Member)
 	if !ok {
-		q.Refuse(w, r, scope.Refusal(http.StatusInternalServerError, "the cluster is not of this view: report this"))
+		q.Refuse(w, r, status.New(http.StatusInternalServerError, "the cluster is not of this view: report this"))
 		return
 	}
 	rs, err := m.scopeOf(r)
