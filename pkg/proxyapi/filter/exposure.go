@@ -7,7 +7,9 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
+
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/scope"
 )
 
@@ -64,16 +66,8 @@ func (e *Exposure) WithExposure(next http.Handler) http.Handler {
 
 // Run checks regularly until ctx is done.
 func (e *Exposure) Run(ctx context.Context) error {
-	tick := time.NewTicker(exposureInterval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-			e.check(ctx)
-		}
-	}
+	wait.NonSlidingUntilWithContext(ctx, e.check, exposureInterval)
+	return nil
 }
 
 // check ends what is not exposed. A request counts once, however long its end takes.

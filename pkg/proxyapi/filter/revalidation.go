@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
 
 	"open-cluster-management.io/cluster-proxy/pkg/hubaccess"
@@ -143,29 +144,25 @@ func QuestionOf(asked *http.Request, rs *scope.Scope) (key [sha256.Size]byte) {
 
 // Run asks about all streams once in a period, until ctx is done.
 func (v *Revalidation) Run(ctx context.Context) error {
-	tick := time.NewTicker(v.period)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
+	wait.NonSlidingUntilWithContext(ctx, v.askAll, v.period)
+	return nil
+}
+
+func (v *Revalidation) askAll(ctx context.Context) {
+	v.mu.Lock()
+	groups := slices.Collect(maps.Values(v.Groups))
+	v.mu.Unlock()
+	var group errgroup.Group
+	group.SetLimit(parallelRevalidations)
+	for _, g := range groups {
+		group.Go(func() error {
+			if reason := v.Withdrawn(ctx, g); reason != "" {
+				v.End(ctx, g, reason)
+			}
 			return nil
-		case <-tick.C:
-		}
-		v.mu.Lock()
-		groups := slices.Collect(maps.Values(v.Groups))
-		v.mu.Unlock()
-		var group errgroup.Group
-		group.SetLimit(parallelRevalidations)
-		for _, g := range groups {
-			group.Go(func() error {
-				if reason := v.Withdrawn(ctx, g); reason != "" {
-					v.End(ctx, g, reason)
-				}
-				return nil
-			})
-		}
-		_ = group.Wait() // it has no errors
+		})
 	}
+	_ = group.Wait() // it has no errors
 }
 
 // Withdrawn says why a group's streams must end, or nothing. No answer, and every

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/audit"
 
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fleet"
@@ -156,16 +157,10 @@ func (q *ViewRequest) asSingle(r *http.Request, rs *scope.Scope) (_ *http.Reques
 	ctx, cancel := context.WithCancelCause(r.Context())
 	var following sync.WaitGroup
 	following.Go(func() {
-		ticker := time.NewTicker(changedEvery)
-		defer ticker.Stop()
-		for !q.Scope.View.Changed() {
-			select {
-			case <-ctx.Done():
-				return
-			case <-ticker.C:
-			}
+		changed := func(context.Context) (bool, error) { return q.Scope.View.Changed(), nil }
+		if wait.PollUntilContextCancel(ctx, changedEvery, true, changed) == nil {
+			cancel(relay.ErrViewChanged)
 		}
-		cancel(relay.ErrViewChanged)
 	})
 	return r.WithContext(ctx), func() {
 		cancel(nil)
