@@ -1,7 +1,6 @@
 package authn
 
 import (
-	"context"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -9,10 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 
-	"open-cluster-management.io/cluster-proxy/pkg/hubaccess/outage"
 	"open-cluster-management.io/cluster-proxy/test/testkit/hubapi"
 )
 
@@ -29,15 +26,7 @@ type asking struct {
 func startAsking(t *testing.T) *asking {
 	t.Helper()
 	api, client := hubapi.NewLocal(t)
-	o := outage.New(client, 10*time.Minute, prometheus.NewGauge(prometheus.GaugeOpts{Name: "outage"}), prometheus.NewCounter(prometheus.CounterOpts{Name: "answers"}))
-	ctx, stop := context.WithCancel(context.Background())
-	done := make(chan error)
-	go func() { done <- o.Run(ctx) }()
-	t.Cleanup(func() {
-		stop()
-		<-done
-	})
-	return &asking{api, &Authenticator{tokens: newTokens(client, nil, o), limiter: newRateLimiter()}}
+	return &asking{api, &Authenticator{tokens: newTokens(client, nil, hubapi.StartGrace(t, client)), limiter: newRateLimiter()}}
 }
 
 // known is the name of a token's user, or empty.

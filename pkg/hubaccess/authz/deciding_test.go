@@ -1,19 +1,16 @@
 package authz
 
 import (
-	"context"
 	"maps"
 	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
-	"open-cluster-management.io/cluster-proxy/pkg/hubaccess/outage"
 	"open-cluster-management.io/cluster-proxy/test/testkit/hubapi"
 )
 
@@ -45,17 +42,9 @@ func (f *fakeSets) SetsOf(cluster string) (sets []string) {
 func startDeciding(t *testing.T) *deciding {
 	t.Helper()
 	api, client := hubapi.NewLocal(t)
-	o := outage.New(client, 10*time.Minute, prometheus.NewGauge(prometheus.GaugeOpts{Name: "outage"}), prometheus.NewCounter(prometheus.CounterOpts{Name: "answers"}))
-	ctx, stop := context.WithCancel(context.Background())
-	done := make(chan error)
-	go func() { done <- o.Run(ctx) }()
-	t.Cleanup(func() {
-		stop()
-		<-done
-	})
 	d := &deciding{t: t, api: api}
 	var err error
-	if d.authorizer, err = NewAuthorizer(client, o, &d.sets); err != nil {
+	if d.authorizer, err = NewAuthorizer(client, hubapi.StartGrace(t, client), &d.sets); err != nil {
 		t.Fatal(err)
 	}
 	return d
