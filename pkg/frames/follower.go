@@ -136,6 +136,8 @@ func (f *Follower) Farewell(status *metav1.Status) (last []byte, ok bool) {
 		return appendClose(all, closeNormal, ""), true
 	case f.web == nil:
 		return nil, false
+	case !f.channels && status.Code == http.StatusServiceUnavailable: // of a moment
+		return appendClose(nil, closeGoingAway, status.Message), true
 	case !f.channels:
 		return appendClose(nil, closePolicy, status.Message), true
 	case f.text:

@@ -9,8 +9,8 @@ const (
 	bitFin, bitMask = 0x80, 0x80
 	// bitsReserved are for extensions, such as compression.
 	bitsReserved = 0x70
-	// closeNormal and closePolicy are why a WebSocket ends.
-	closeNormal, closePolicy = 1000, 1008
+	// closeNormal, closeGoingAway and closePolicy are why a WebSocket ends.
+	closeNormal, closeGoingAway, closePolicy = 1000, 1001, 1008
 	// maxHeader is the longest header of a frame: its length in 8 bytes, and a mask.
 	maxHeader = 14
 )

@@ -401,38 +401,6 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestDrainEndsWatches drains while a watch is idle: that must look like
-// the end of a watch, so that clients go on elsewhere without an error.
-func TestDrainEndsWatches(t *testing.T) {
-	w := start(t)
-	w.agent("cluster1", http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		rw.Header().Set("Content-Type", "application/json")
-		fmt.Fprintln(rw, `{"type":"ADDED"}`)
-		_ = http.NewResponseController(rw).Flush()
-		<-r.Context().Done()
-	}), "cluster1")
-	for _, protocol := range [][]string{nil, {"http/1.1"}} {
-		resp, err := w.client(protocol...).Get(w.url + "/cluster1/api/v1/pods?watch=true")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer resp.Body.Close()
-		body := bufio.NewReader(resp.Body)
-		if line, err := body.ReadString('\n'); err != nil || !strings.Contains(line, "ADDED") {
-			t.Fatalf("the watch gave %q, %v; want ADDED", line, err)
-		}
-		defer func() {
-			if rest, err := io.ReadAll(body); err != nil || len(rest) > 0 {
-				t.Errorf("the watch ended with %q, %v; want a clean end", rest, err)
-			}
-		}()
-	}
-	w.stop()
-	if err := w.ended(); err != nil {
-		t.Error(err)
-	}
-}
-
 func TestAuditLog(t *testing.T) {
 	log, set := withAuditLog(t)
 	w := start(t, set)

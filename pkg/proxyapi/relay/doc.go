@@ -7,8 +7,9 @@
 // the page. Their cookies are kept below the path of the cluster or Service (cookies.go).
 //
 // An answer that its client does not read is waited for, up to the limits of package scope.
-// When the process drains, a watch ends as if its time were up: between two events cleanly,
-// within one with an error.
+// When the process begins to drain, a watch ends as if its time were up: between two events
+// cleanly, within one or where that is not known with an error, and by WebSocket with a close
+// message behind a whole frame.
 //
 // # Files
 //

@@ -20,6 +20,7 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/httprelay"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/filter"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/scope"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/session"
 	"open-cluster-management.io/cluster-proxy/pkg/status"
 )
 
@@ -66,8 +67,10 @@ func (l *Relay) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	switch {
 	case !httprelay.IsUpgrade(r.Header):
-	case !rs.Leaves: // a watch by WebSocket, which is no session
-		w, r = connect.Upgrade(w, r)
+	case !rs.Leaves: // a watch by WebSocket
+		upgrade, leave := session.UpgradeWatch(l.Draining, w, rs, cancel)
+		defer leave()
+		w, r = connect.Upgrade(upgrade, r)
 	default:
 		upgrade, leave, err := l.Sessions.Upgrade(w, r, rs, cancel)
 		if err != nil {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"strings"
 
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/session"
 )
@@ -19,27 +18,22 @@ type watchBody struct {
 	request  context.Context
 	draining context.Context
 	stop     func() bool
-	// lines says that every event ends with a line.
-	lines bool
-	last  byte
+	events   session.Events
 }
 
 // endOnDrain prepares the answer to a watch. cancel ends the request.
 func endOnDrain(draining context.Context, resp *http.Response, cancel context.CancelFunc) {
 	resp.Body = &watchBody{
-		ReadCloser: resp.Body, request: resp.Request.Context(), draining: draining, last: '\n', stop: context.AfterFunc(draining, cancel),
-		lines: resp.Header.Get("Content-Encoding") == "" && strings.HasPrefix(resp.Header.Get("Content-Type"), "application/json"),
+		ReadCloser: resp.Body, request: resp.Request.Context(), draining: draining, stop: context.AfterFunc(draining, cancel), events: session.EventsOf(resp.Header),
 	}
 }
 
-// Read is canceled by what ends the watch. Between two events that is the end; within one,
-// it is an error, as it is when the cluster breaks off.
+// Read is canceled by what ends the watch. Between two events that is the end. Within one, and
+// where that is not known, it is an error, as it is when the cluster breaks off.
 func (b *watchBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	if n > 0 {
-		b.last = p[n-1]
-	}
-	if err != nil && b.ended() && (!b.lines || b.last == '\n') {
+	b.events.Follow(p[:n])
+	if err != nil && b.ended() && b.events.Whole() {
 		err = io.EOF
 	}
 	return n, err

@@ -50,9 +50,10 @@
 //
 // # Files
 //
+//	watch.go     watches of views, and where an event ends
 //	stream.go    the streams of sessions: counts them, ends them
 //	registry.go  what users have open here
 //	recorder.go  which sessions are recorded, and what becomes of those that cannot be
 //	options.go   flags of recordings
-//	session.go   one session
+//	session.go   one session, and which kinds there are
 package session

@@ -3,49 +3,57 @@ package session
 import (
 	"bufio"
 	"context"
-	"encoding/binary"
-	"encoding/json"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"k8s.io/apimachinery/pkg/watch"
-
 	"open-cluster-management.io/cluster-proxy/pkg/connect"
-	"open-cluster-management.io/cluster-proxy/pkg/fleetview/merge"
 	"open-cluster-management.io/cluster-proxy/pkg/frames"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/scope"
+	"open-cluster-management.io/cluster-proxy/pkg/status"
 )
 
 // farewellTimeout is how long a user may take to read why a session ends.
 const farewellTimeout = 2 * time.Second
 
-// sessionUpgrade makes a session of an upgrade when the connection is taken over.
+// sessionUpgrade makes a Conn of an upgrade when the connection is taken over.
 type sessionUpgrade struct {
 	http.ResponseWriter
-	sessions *Registry
-	scope    *scope.Scope
-	session  *Session
+	scope   *scope.Scope
+	session *Session
 	// tape records the session; nil if none does.
 	tape   *tape
 	cancel func()
-	// remove is set when the session has begun.
+	// join is called when the session begins, and remove is what it returned.
+	join   func(*Conn) (remove func())
 	remove func()
 }
 
 // Upgrade returns the writer for an upgrade. leave must be called when the request has ended. The
 // error is that of a session that must be recorded and cannot be.
 func (s *Registry) Upgrade(w http.ResponseWriter, r *http.Request, rs *scope.Scope, cancel func()) (_ http.ResponseWriter, leave func(), err error) {
-	u := &sessionUpgrade{ResponseWriter: w, sessions: s, scope: rs, session: s.Describe(rs, kindOf(rs)), cancel: cancel}
+	u := &sessionUpgrade{ResponseWriter: w, scope: rs, session: s.Describe(rs, kindOf(rs)), cancel: cancel}
+	u.join = func(*Conn) func() { return s.Join(u.session) }
 	if u.tape, err = s.Recorder.begin(r.Context(), rs, u.session); err != nil {
 		return nil, nil, err
 	}
 	return u, u.leave, nil
+}
+
+// UpgradeWatch returns the writer for a watch by WebSocket, which is no session. When draining is
+// done the watch ends with a close message, as other watches end then. leave must be called when
+// the request has ended.
+func UpgradeWatch(draining context.Context, w http.ResponseWriter, rs *scope.Scope, cancel func()) (_ http.ResponseWriter, leave func()) {
+	u := &sessionUpgrade{ResponseWriter: w, scope: rs, session: &Session{}, cancel: cancel}
+	u.session.Why.Store(&status.New(http.StatusServiceUnavailable, "the proxy API stops: watch again").ErrStatus)
+	u.join = func(c *Conn) func() {
+		stop := context.AfterFunc(draining, c.End)
+		return func() { stop() }
+	}
+	return u, u.leave
 }
 
 func (u *sessionUpgrade) leave() {
@@ -69,7 +77,7 @@ func (u *sessionUpgrade) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 		Follower: frames.New(u.scope.Upgraded, kind == KindExec || kind == kindAttach || u.tape != nil), Over: make(chan struct{})}
 	u.session.started = time.Now()
 	u.session.end = c.End
-	u.remove = u.sessions.Join(u.session)
+	u.remove = u.join(c)
 	u.tape.follow(c.Follower)
 	return c, buffer, nil
 }
@@ -240,127 +248,3 @@ type countedHalf struct {
 }
 
 func (c *countedHalf) CloseWrite() error { return c.closeWrite() }
-
-// sessionWatch is the answer to a watch of a view.
-type sessionWatch struct {
-	http.ResponseWriter
-	session *Session
-	// events says how events end, and last is the byte before.
-	events eventsForm
-	last   byte
-	// head is the length of a protobuf event, of which have bytes came, and left those of the
-	// event that are to come.
-	head       [4]byte
-	have, left int
-}
-
-// eventsForm is how the events of a watch are separated.
-type eventsForm int
-
-const (
-	// lineEvents are JSON.
-	lineEvents eventsForm = iota + 1
-	// frameEvents are protobuf, each behind its length.
-	frameEvents
-)
-
-// Watch makes a session of a watch of a view, which begins with the context that it returns.
-// leave must be called when the watch has ended, by the goroutine that writes.
-func (s *Registry) Watch(ctx context.Context, w http.ResponseWriter, rs *scope.Scope) (_ http.ResponseWriter, _ context.Context, leave func()) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	one := s.Describe(rs, kindViewWatch)
-	one.end = func() { cancel(ErrEnded) }
-	watched := &sessionWatch{ResponseWriter: w, session: one, last: '\n'}
-	remove := s.Join(one)
-	return watched, ctx, func() {
-		remove()
-		cancel(nil)
-		if one.Why.Load() != nil {
-			watched.say()
-		}
-	}
-}
-
-// Unwrap is for http.ResponseController.
-func (w *sessionWatch) Unwrap() http.ResponseWriter { return w.ResponseWriter }
-
-func (w *sessionWatch) WriteHeader(code int) {
-	header := w.Header()
-	switch kind := header.Get("Content-Type"); {
-	case code != http.StatusOK || header.Get("Content-Encoding") != "":
-	case strings.HasPrefix(kind, "application/json"):
-		w.events = lineEvents
-	case strings.HasPrefix(kind, "application/vnd.kubernetes.protobuf"):
-		w.events = frameEvents
-	}
-	w.ResponseWriter.WriteHeader(code)
-}
-
-func (w *sessionWatch) Write(p []byte) (int, error) {
-	n, err := w.ResponseWriter.Write(p)
-	w.session.out.Add(int64(n))
-	if n > 0 {
-		w.last = p[n-1]
-	}
-	if w.events == frameEvents {
-		w.follow(p[:n])
-	}
-	return n, err
-}
-
-// follow follows frames.
-func (w *sessionWatch) follow(p []byte) {
-	for len(p) > 0 {
-		if w.have < len(w.head) {
-			n := copy(w.head[w.have:], p)
-			w.have, p = w.have+n, p[n:]
-			w.left = int(binary.BigEndian.Uint32(w.head[:]))
-		}
-		if w.have == len(w.head) {
-			n := min(w.left, len(p))
-			if w.left, p = w.left-n, p[n:]; w.left == 0 {
-				w.have = 0
-			}
-		}
-	}
-}
-
-// say adds an ERROR event, if the last one is whole.
-func (w *sessionWatch) say() {
-	var event []byte
-	switch {
-	case w.events == lineEvents && w.last == '\n':
-		event = endedEvent()
-	case w.events == frameEvents && w.have == 0:
-		event = endedFrame()
-	default:
-		return
-	}
-	control := http.NewResponseController(w.ResponseWriter)
-	_ = control.SetWriteDeadline(time.Now().Add(farewellTimeout)) // if it cannot be set, the connection's end ends the write
-	if _, err := w.Write(event); err == nil {
-		_ = control.Flush() // the user may be gone
-	}
-}
-
-// endedEvent is the last event of a watch whose session was ended.
-func endedEvent() []byte {
-	object, err := json.Marshal(EndedStatus())
-	if err != nil {
-		return nil // a Status has nothing that cannot be encoded
-	}
-	return fmt.Appendf(nil, "{\"type\":\"ERROR\",\"object\":%s}\n", object)
-}
-
-// endedFrame is the same in protobuf, behind its length.
-func endedFrame() []byte {
-	status := EndedStatus()
-	message, err := status.Marshal()
-	if err != nil {
-		return nil // a Status has nothing that cannot be encoded
-	}
-	const head = 4
-	frame := merge.AppendProtobufEvent(make([]byte, head), string(watch.Error), merge.AppendProtobufDocument(nil, status.TypeMeta, message))
-	binary.BigEndian.PutUint32(frame, uint32(len(frame)-head))
-	return frame
-}
