@@ -196,7 +196,7 @@ func (s *Server) newHandler(p *parts, draining context.Context) (*handler, error
 		Uploads: s.uploads,
 	}
 	if s.recordings != nil {
-		s.sessions.Recorder = session.NewRecorder(&o.Recording, s.recordings, s.sessions, p.views)
+		s.sessions.Record(&o.Recording, s.recordings, p.views)
 		p.background = append(p.background, s.recordings.Run)
 		if s.recorder != nil {
 			p.background = append(p.background, s.recorder.Run)

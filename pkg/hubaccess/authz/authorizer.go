@@ -14,12 +14,6 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/hubaccess/outage"
 )
 
-// decisionTTL is how long the hub's decisions are believed.
-//
-// A right that was taken away is gone after at most this time, and for open streams after
-// this and --revalidate-streams together: within ten seconds.
-const decisionTTL = 5 * time.Second
-
 // Authorizer asks the hub what users may do, and believes an answer for 5 s. Its
 // methods are safe for concurrent use.
 type Authorizer struct {

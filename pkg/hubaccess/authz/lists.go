@@ -17,6 +17,12 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/hubaccess/fairqueue"
 )
 
+// decisionTTL is how long the hub's decisions are believed.
+//
+// A right that was taken away is gone after at most this time, and for open streams after
+// this and --revalidate-streams together: within ten seconds.
+const decisionTTL = 5 * time.Second
+
 const (
 	// listTimeout bounds the work on one list.
 	listTimeout = 30 * time.Second

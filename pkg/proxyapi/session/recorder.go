@@ -24,19 +24,16 @@ import (
 
 // recorder records sessions of commands, as the policy says. A nil recorder records none.
 type recorder struct {
-	policy   *RecordingOptions
-	store    *recording.Store
-	sessions *Registry
-	views    scope.Views
+	policy  *RecordingOptions
+	store   *recording.Store
+	views   scope.Views
+	metrics *metrics.Metrics
+	// cut ends a session that cannot be recorded.
+	cut func(name, reason string, why *metav1.Status) *Session
 
 	mu sync.Mutex
 	// unknown are the sets of the policy of which it is not known which clusters they have.
 	unknown sets.Set[string]
-}
-
-// NewRecorder returns a recorder of the sessions that a policy names.
-func NewRecorder(policy *RecordingOptions, store *recording.Store, s *Registry, v scope.Views) *recorder {
-	return &recorder{policy: policy, store: store, sessions: s, views: v, unknown: sets.New[string]()}
 }
 
 // covers reports whether sessions to a cluster are recorded. A set of which it is not known whether
@@ -67,7 +64,7 @@ func (r *recorder) note(set string, err error) {
 	} else {
 		r.unknown.Delete(set)
 	}
-	r.sessions.metrics.RecordingSetsUnknown.Set(float64(len(r.unknown)))
+	r.metrics.RecordingSetsUnknown.Set(float64(len(r.unknown)))
 }
 
 // isCommand reports whether an upgrade may be one by which a command is run: exec and attach,
@@ -121,7 +118,7 @@ func (r *recorder) begin(ctx context.Context, rs *scope.Scope, one *Session) (*t
 
 // failed says that a session is not recorded.
 func (r *recorder) failed(ctx context.Context, one *Session, outcome string, err error) {
-	r.sessions.metrics.RecordingsFailed.WithLabelValues(outcome).Inc()
+	r.metrics.RecordingsFailed.WithLabelValues(outcome).Inc()
 	var of *recording.ServiceError
 	var cause error
 	if errors.As(err, &of) {
@@ -191,7 +188,7 @@ func (t *tape) failed(err error) {
 }
 
 // cut ends the session, if it is listed already.
-func (t *tape) cut() { t.recorder.sessions.cut(t.session.Name, "not-recorded", t.failure.Load()) }
+func (t *tape) cut() { t.recorder.cut(t.session.Name, "not-recorded", t.failure.Load()) }
 
 // room waits until more can be recorded.
 func (t *tape) room() {
@@ -219,14 +216,3 @@ func (t *tape) end(began bool) {
 		audit.AddAuditAnnotation(t.ctx, scope.AnnotationPrefix+"recording-lost-bytes", strconv.FormatInt(lost, 10))
 	}
 }
-
-// Kinds of sessions.
-const (
-	KindExec        = "exec"
-	kindAttach      = "attach"
-	kindPortForward = "port-forward"
-	kindConnect     = "connect"
-	// kindUpgrade is any other upgrade: to a Service, or by a pod's or a node's proxy.
-	kindUpgrade   = "upgrade"
-	kindViewWatch = "view-watch"
-)

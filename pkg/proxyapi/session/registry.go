@@ -15,10 +15,12 @@ import (
 	"unicode/utf8"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/metrics"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/scope"
+	"open-cluster-management.io/cluster-proxy/pkg/recording"
 	"open-cluster-management.io/cluster-proxy/pkg/status"
 )
 
@@ -49,6 +51,11 @@ func NewRegistry(m *metrics.Metrics) *Registry {
 	return &Registry{Replica: replica, metrics: m, open: map[string]*Session{}}
 }
 
+// Record has the sessions recorded that a policy names.
+func (s *Registry) Record(policy *RecordingOptions, store *recording.Store, v scope.Views) {
+	s.Recorder = &recorder{policy: policy, store: store, views: v, metrics: s.metrics, cut: s.cut, unknown: sets.New[string]()}
+}
+
 // Describe makes the session of a request. It is not listed yet.
 func (s *Registry) Describe(rs *scope.Scope, kind string) *Session {
 	var name [sessionNameBytes]byte
@@ -72,22 +79,6 @@ func (s *Registry) Join(one *Session) (leave func()) {
 		defer s.mu.Unlock()
 		delete(s.open, one.Name)
 	}
-}
-
-// kindOf is the kind of an upgrade.
-func kindOf(rs *scope.Scope) string {
-	if rs.Target.ForService() || rs.Inner == nil || rs.Inner.Resource != "pods" {
-		return kindUpgrade
-	}
-	switch rs.Inner.Subresource {
-	case "exec":
-		return KindExec
-	case "attach":
-		return kindAttach
-	case "portforward":
-		return kindPortForward
-	}
-	return kindUpgrade
 }
 
 // targetOf says what a session leads to. Of the query it has the container alone: a command

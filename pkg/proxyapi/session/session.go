@@ -8,7 +8,35 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/scope"
 )
+
+// Kinds of sessions.
+const (
+	KindExec        = "exec"
+	kindAttach      = "attach"
+	kindPortForward = "port-forward"
+	kindConnect     = "connect"
+	// kindUpgrade is any other upgrade: to a Service, or by a pod's or a node's proxy.
+	kindUpgrade   = "upgrade"
+	kindViewWatch = "view-watch"
+)
+
+// kindOf is the kind of an upgrade.
+func kindOf(rs *scope.Scope) string {
+	if rs.Target.ForService() || rs.Inner == nil || rs.Inner.Resource != "pods" {
+		return kindUpgrade
+	}
+	switch rs.Inner.Subresource {
+	case "exec":
+		return KindExec
+	case "attach":
+		return kindAttach
+	case "portforward":
+		return kindPortForward
+	}
+	return kindUpgrade
+}
 
 // Session is a stream that is open. Only its counters change.
 type Session struct {
