@@ -46,17 +46,33 @@ var errNoHubUsers = errors.New("this cluster does not accept users of the hub: i
 
 type impersonationKey struct{}
 
-type leftOutKey struct{}
+// impersonatedUser is the user that the agent impersonates for a request.
+type impersonatedUser struct {
+	config transport.ImpersonationConfig
+	// groups are those of a user of the hub who is somebody else here, and allowed the reserved
+	// names that the cluster's owner allows.
+	groups, allowed []string
+}
+
+// warnedGroups is how many groups a warning names, and warnedBytes how long a name is there.
+const warnedGroups, warnedBytes = 5, 100
 
 // warnOfGroups tells a user whom the cluster refuses that it was not told of groups of theirs: an
 // administrator of the hub would look for the reason elsewhere.
 func warnOfGroups(resp *http.Response) {
-	groups, _ := resp.Request.Context().Value(leftOutKey{}).([]string)
-	if resp.StatusCode != http.StatusForbidden || len(groups) == 0 {
+	as, ok := resp.Request.Context().Value(impersonationKey{}).(impersonatedUser)
+	if !ok || resp.StatusCode != http.StatusForbidden {
 		return
 	}
-	config, _ := impersonationOf(resp.Request.Context())
-	text := fmt.Sprintf("this cluster is not told of your groups %s on the hub, which mean something to its own control plane: bind a role there to user %q", strings.Join(groups[:min(len(groups), 5)], ", "), config.UserName)
+	groups := leftOut(as.groups, as.allowed)
+	if len(groups) == 0 {
+		return
+	}
+	groups = groups[:min(len(groups), warnedGroups)]
+	for i, group := range groups {
+		groups[i] = strings.ToValidUTF8(group[:min(len(group), warnedBytes)], "")
+	}
+	text := fmt.Sprintf("this cluster is not told of your groups %s on the hub, which mean something to its own control plane: bind a role there to user %q", strings.Join(groups, ", "), as.config.UserName)
 	if warning, err := utilnet.NewWarningHeader(299, "-", text); err == nil {
 		resp.Header.Add("Warning", warning)
 	}
@@ -65,8 +81,8 @@ func warnOfGroups(resp *http.Response) {
 // impersonationOf returns the user that the agent impersonates for a request. Without
 // one the request keeps the credential that came with it.
 func impersonationOf(ctx context.Context) (transport.ImpersonationConfig, bool) {
-	config, ok := ctx.Value(impersonationKey{}).(transport.ImpersonationConfig)
-	return config, ok
+	as, ok := ctx.Value(impersonationKey{}).(impersonatedUser)
+	return as.config, ok
 }
 
 func (a Access) filter(next http.Handler) http.Handler {
@@ -96,11 +112,11 @@ func (a Access) filter(next http.Handler) http.Handler {
 			return
 		}
 		if ok {
-			ctx := context.WithValue(r.Context(), impersonationKey{}, config)
+			as := impersonatedUser{config: config}
 			if u != nil && !a.OnHub {
-				ctx = context.WithValue(ctx, leftOutKey{}, leftOut(u.GetGroups(), policy.AllowedReservedNames))
+				as.groups, as.allowed = u.GetGroups(), policy.AllowedReservedNames
 			}
-			r = r.WithContext(ctx)
+			r = r.WithContext(context.WithValue(r.Context(), impersonationKey{}, as))
 		}
 		next.ServeHTTP(w, r)
 	})

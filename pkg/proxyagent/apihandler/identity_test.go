@@ -349,6 +349,7 @@ func TestAdministratorsSeeWhy(t *testing.T) {
 		user, group, path, want string
 		onHub                   bool
 	}{
+		"a long name":      {user: "jane", group: "system:" + strings.Repeat("x", 1000), path: "/api/v1/nodes", want: "your groups system:" + strings.Repeat("x", warnedBytes-len("system:")) + " on the hub"},
 		"kubeadm's":        {user: "kubernetes-admin", group: "kubeadm:cluster-admins", path: "/api/v1/nodes", want: `299 - "this cluster is not told of your groups kubeadm:cluster-admins on the hub, which mean something to its own control plane: bind a role there to user \"kubernetes-admin\""`},
 		"masters":          {user: "admin", group: "system:masters", path: "/api/v1/nodes", want: `groups system:masters on the hub`},
 		"who may":          {user: "admin", group: "system:masters", path: "/api/v1/pods"},
