@@ -10,6 +10,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"open-cluster-management.io/cluster-proxy/pkg/connect"
+	"open-cluster-management.io/cluster-proxy/pkg/dial"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 )
@@ -147,9 +148,4 @@ func (c *pooledConn) Abort(error) {
 }
 
 // CloseWrite says that this side has no more to send.
-func (c *pooledConn) CloseWrite() error {
-	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
-		return half.CloseWrite()
-	}
-	return c.Close()
-}
+func (c *pooledConn) CloseWrite() error { return dial.CloseWrite(c.Conn, c.Close) }

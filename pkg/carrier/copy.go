@@ -192,7 +192,7 @@ func Relay(cn *Conn, target net.Conn) error {
 			err = nil
 		}
 		if err == nil {
-			err = closeWrite(target)
+			err = dial.CloseWrite(target, func() error { return target.SetWriteDeadline(time.Now()) })
 		}
 		if err != nil {
 			cn.Abort(err)
@@ -223,13 +223,6 @@ func Relay(cn *Conn, target net.Conn) error {
 	_ = target.Close()
 	_ = cn.Close()
 	return err
-}
-
-func closeWrite(nc net.Conn) error {
-	if half, ok := nc.(interface{ CloseWrite() error }); ok {
-		return half.CloseWrite()
-	}
-	return nc.SetWriteDeadline(time.Now())
 }
 
 // hook sets what is called if the carrier ends while this is open.

@@ -91,8 +91,7 @@ func (c *Carrier) sendReset(err *Error) {
 	if _, e := c.nc.Write(controlFrame(FrameReset, err.append)); e != nil {
 		return
 	}
-	half, ok := c.nc.(interface{ CloseWrite() error })
-	if !ok || half.CloseWrite() != nil {
+	if dial.CloseWrite(c.nc, func() error { return net.ErrClosed }) != nil {
 		return
 	}
 	limit := time.NewTimer(resetTime)

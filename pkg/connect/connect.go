@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"time"
 
+	"open-cluster-management.io/cluster-proxy/pkg/dial"
 	"open-cluster-management.io/cluster-proxy/pkg/httprelay"
 )
 
@@ -110,12 +111,7 @@ func (c *early) Read(p []byte) (int, error) {
 // NetConn is what crypto/tls calls the connection below.
 func (c *early) NetConn() net.Conn { return c.Conn }
 
-func (c *early) CloseWrite() error {
-	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
-		return half.CloseWrite()
-	}
-	return c.Close()
-}
+func (c *early) CloseWrite() error { return dial.CloseWrite(c.Conn, c.Close) }
 
 // h2Stream is a CONNECT request of HTTP/2.
 type h2Stream struct {

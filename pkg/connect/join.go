@@ -4,6 +4,8 @@ import (
 	"errors"
 	"io"
 	"net"
+
+	"open-cluster-management.io/cluster-proxy/pkg/dial"
 )
 
 // errCutOff is the reason of an Abort, for the other side of a carrier.
@@ -54,10 +56,7 @@ func pass(to, from io.ReadWriteCloser) error {
 	if _, err := io.Copy(to, from); err != nil {
 		return err
 	}
-	if half, ok := to.(interface{ CloseWrite() error }); ok {
-		return half.CloseWrite()
-	}
-	return errNoHalfClose
+	return dial.CloseWrite(to, func() error { return errNoHalfClose })
 }
 
 // Abort closes a connection so that what the other side reads ends with an

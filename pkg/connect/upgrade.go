@@ -158,11 +158,7 @@ func (s *upgradeSide) Write(p []byte) (int, error) {
 }
 
 func (s *upgradeSide) CloseWrite() error {
-	half, ok := s.ReadWriteCloser.(interface{ CloseWrite() error })
-	if !ok {
-		return http.ErrNotSupported
-	}
-	return half.CloseWrite()
+	return dial.CloseWrite(s.ReadWriteCloser, func() error { return http.ErrNotSupported })
 }
 
 func (s *upgradeSide) Close() error { return s.upgrade.close(s.ReadWriteCloser) }

@@ -14,6 +14,6 @@
 // waits in the kernel to be sent. Its comment has the reasons.
 //
 // Files: stale.go has the dialer, backoff.go the delays, tcp.go the settings of
-// TCP, usertimeout_linux.go gives up peers that acknowledge nothing, unsent_linux.go
+// TCP and how one direction ends, usertimeout_linux.go gives up peers that acknowledge nothing, unsent_linux.go
 // bounds what waits in the kernel.
 package dial

@@ -61,6 +61,15 @@ func (t TCP) Tune(nc net.Conn) net.Conn {
 	return withUserTimeout(tcp, t.UserTimeout)
 }
 
+// CloseWrite ends what this side sends on a connection. One that cannot end one direction alone
+// is left to otherwise.
+func CloseWrite(conn any, otherwise func() error) error {
+	if half, ok := conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return otherwise()
+}
+
 // TCPConnOf returns the TCP connection below the layers that have a NetConn method,
 // TLS for example, or nil if there is none.
 func TCPConnOf(nc net.Conn) *net.TCPConn {

@@ -97,7 +97,7 @@ var apart = map[string][]string{
 	"pkg/hubaccess/clusters":  {"pkg/apis", "pkg/identity", "pkg/pki"},
 	"pkg/hubaccess/outage":    {"pkg/hubaccess"},
 	"pkg/hubaccess/fairqueue": nil,
-	"pkg/agentclient":         {"pkg/hubaccess", "pkg/agentapi", "pkg/connect", "pkg/httprelay", "pkg/identity", "pkg/pki", "pkg/status", "pkg/tunnel"},
+	"pkg/agentclient":         {"pkg/hubaccess", "pkg/agentapi", "pkg/connect", "pkg/dial", "pkg/httprelay", "pkg/identity", "pkg/pki", "pkg/status", "pkg/tunnel"},
 }
 
 // standardOnly lists packages that import the standard library, these modules,

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
+	"open-cluster-management.io/cluster-proxy/pkg/dial"
 	"open-cluster-management.io/cluster-proxy/pkg/tunnel"
 )
 
@@ -234,12 +235,7 @@ func refusal(err error) error {
 type ending struct{ net.Conn }
 
 // CloseWrite ends what the target reads.
-func (e ending) CloseWrite() error {
-	if half, ok := e.Conn.(interface{ CloseWrite() error }); ok {
-		return half.CloseWrite()
-	}
-	return e.Close()
-}
+func (e ending) CloseWrite() error { return dial.CloseWrite(e.Conn, e.Close) }
 
 // NetConn returns the target, of which package dial knows the TCP connection.
 func (e ending) NetConn() net.Conn { return e.Conn }
