@@ -115,9 +115,6 @@ type openReply struct {
 // complete or must complete by itself when written to. With an error the
 // transport is closed.
 func Dialed(ctx context.Context, nc net.Conn, hello Hello, cfg Config) (*Carrier, error) {
-	if hello.Version == 0 {
-		hello.Version = Version
-	}
 	hello.Features = slices.Concat([]string{featureName}, hello.Features)
 	if err := writeHello(ctx, nc, hello); err != nil {
 		return nil, err
@@ -161,7 +158,7 @@ func ReadHello(ctx context.Context, nc net.Conn) (Hello, error) {
 // Answer makes a carrier of a transport from which HELLO was read, and answers it, as long as
 // ctx allows. With an error the transport is closed.
 func Answer(ctx context.Context, nc net.Conn, cfg Config) (*Carrier, error) {
-	if err := writeHello(ctx, nc, Hello{Version: Version, Session: cfg.Name}); err != nil {
+	if err := writeHello(ctx, nc, Hello{Session: cfg.Name}); err != nil {
 		return nil, err
 	}
 	c := newCarrierStopped(nc, cfg)
@@ -171,8 +168,14 @@ func Answer(ctx context.Context, nc net.Conn, cfg Config) (*Carrier, error) {
 
 // writeHello sends HELLO as long as ctx allows. With an error the transport is closed.
 func writeHello(ctx context.Context, nc net.Conn, hello Hello) error {
+	hello.Version = Version
+	frame := controlFrame(FrameHello, hello.append)
+	if len(frame) > smallBuffer {
+		_ = nc.Close()
+		return violation("HELLO is longer than %d bytes", smallBuffer)
+	}
 	stop := interruptOn(ctx, nc)
-	_, err := nc.Write(controlFrame(FrameHello, hello.append))
+	_, err := nc.Write(frame)
 	if !stop() {
 		err = ContextError(ctx)
 	}

@@ -77,12 +77,7 @@ func (cfg SessionConfig) features(others []string) []string {
 // DialSession asks the peer of a transport that this side dialed for a control session,
 // and waits for the answer, as long as ctx allows. With an error the transport is closed.
 func DialSession(ctx context.Context, nc net.Conn, hello Hello, cfg SessionConfig) (*Session, error) {
-	hello.Version = Version
 	hello.Features = cfg.features(hello.Features)
-	if len(controlFrame(FrameHello, hello.append)) > smallBuffer {
-		_ = nc.Close()
-		return nil, violation("HELLO is longer than %d bytes", smallBuffer)
-	}
 	if err := writeHello(ctx, nc, hello); err != nil {
 		return nil, err
 	}
@@ -110,7 +105,6 @@ func (s *Session) Answer(ctx context.Context, answer Hello) error {
 	if err := s.Err(); err != nil {
 		return err
 	}
-	answer.Version = Version
 	answer.Features = s.cfg.features(answer.Features)
 	return writeHello(ctx, s.c.nc, answer)
 }

@@ -61,7 +61,7 @@ func (c *carrierDialer) dialCarrier(ctx context.Context) (*carrier.Carrier, erro
 	if err != nil {
 		return nil, err
 	}
-	hello := carrier.Hello{Version: carrier.Version, Session: c.agentID, Features: []string{agentapi.ProcessFeature(c.process)}}
+	hello := carrier.Hello{Session: c.agentID, Features: []string{agentapi.ProcessFeature(c.process)}}
 	made, err := carrier.DialTLS(ctx, raw, c.tlsConfig(), hello, *c.carrierConfig())
 	if err != nil {
 		return nil, fmt.Errorf("dialing a carrier to %q: %w", c.address, pki.Explain(err))

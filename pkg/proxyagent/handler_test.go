@@ -35,7 +35,7 @@ func TestConnListener(t *testing.T) {
 	near, far := net.Pipe()
 	dialed := make(chan *carrier.Carrier, 1)
 	go func() {
-		c, err := carrier.Dialed(t.Context(), far, carrier.Hello{Version: carrier.Version}, carrier.Config{Role: carrier.Acceptor, Handler: carrier.HandlerFunc(carriers.serveOpen)})
+		c, err := carrier.Dialed(t.Context(), far, carrier.Hello{}, carrier.Config{Role: carrier.Acceptor, Handler: carrier.HandlerFunc(carriers.serveOpen)})
 		if err != nil {
 			t.Error(err)
 		}

@@ -100,7 +100,7 @@ func (h *memHub) introduce(ctx context.Context, s *memServer, others []*memServe
 		config := s.clientSource.ClientConfig("127.0.0.1")
 		config.NextProtos = []string{carrier.ALPN}
 		conn := tls.Client(byAddress[address].clients.dial(h.cuts[byAddress[address].options.ServerID]), config)
-		hello := carrier.Hello{Version: carrier.Version, Session: s.options.ServerID}
+		hello := carrier.Hello{Session: s.options.ServerID}
 		return carrier.Dialed(ctx, conn, hello, carrier.Config{Role: carrier.Opener, Relays: true})
 	}
 	go func() { _ = s.peers.run(ctx) }()

@@ -122,7 +122,7 @@ func (s *Server) dialPeer(ctx context.Context, address, serverName string) (*car
 		return nil, err
 	}
 	raw = dial.TCP{KeepAlive: s.options.TCPKeepAlive, UserTimeout: s.options.TCPUserTimeout}.Tune(raw)
-	hello := carrier.Hello{Version: carrier.Version, Session: s.options.ServerID}
+	hello := carrier.Hello{Session: s.options.ServerID}
 	made, err := carrier.DialTLS(ctx, raw, config, hello, carrier.Config{Role: carrier.Opener, Relays: true})
 	if err != nil {
 		return nil, fmt.Errorf("dialing peer %q: %w", address, err)

@@ -77,16 +77,15 @@ func (t *carriers) handshake(ctx context.Context) (*carrier.Carrier, error) {
 		return nil, err
 	}
 	raw = t.tcp.Tune(raw)
-	var hello carrier.Hello
 	if t.config == nil {
-		return carrier.Dialed(ctx, raw, hello, carrier.Config{Role: carrier.Opener})
+		return carrier.Dialed(ctx, raw, carrier.Hello{}, carrier.Config{Role: carrier.Opener})
 	}
 	config, err := t.tlsConfig()
 	if err != nil {
 		_ = raw.Close()
 		return nil, err
 	}
-	return carrier.DialTLS(ctx, raw, config, hello, carrier.Config{Role: carrier.Opener})
+	return carrier.DialTLS(ctx, raw, config, carrier.Hello{}, carrier.Config{Role: carrier.Opener})
 }
 
 func (t *carriers) tlsConfig() (*tls.Config, error) {

@@ -60,7 +60,7 @@ func (s *Suite) testAgentID(t *testing.T) {
 	}
 	defer conn.Close()
 	asked := make(chan struct{}, 1)
-	_, err = carrier.Dialed(t.Context(), conn, carrier.Hello{Version: carrier.Version, Session: id},
+	_, err = carrier.Dialed(t.Context(), conn, carrier.Hello{Session: id},
 		carrier.Config{Role: carrier.Acceptor, Handler: carrier.HandlerFunc(func(context.Context, *carrier.Pending) { asked <- struct{}{} })})
 	if err == nil {
 		// The answer to HELLO may come before the end.
