@@ -50,8 +50,6 @@ func newCarriers(server string, config func() *tls.Config) *carriers {
 		// These limits are for all clusters together; the proxy server limits each
 		// agent.
 		Max: maxConnections, MaxPending: maxConnections,
-		// Without a single carrier, a failed attempt to make one is the answer.
-		FailAlone: true,
 		// A caller waits.
 		Backoff: func(failures int) time.Duration { return min(dial.FullJitter(failures), 3*time.Second) },
 	})

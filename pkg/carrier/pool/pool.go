@@ -25,12 +25,11 @@ type Config struct {
 	Dial    func(ctx context.Context) (*carrier.Carrier, error)
 	Backoff func(failures int) time.Duration
 	// OnePeer says that all carriers lead to the same peer, which goes on
-	// draining once it has begun; else Dial may lead to another peer, which serves
-	// what one that drains or is silent does not. Peers are told apart by PeerName.
+	// draining once it has begun, and that waiting Opens wait for the next Dial if one
+	// fails; else Dial may lead to another peer, which serves what one that drains or is
+	// silent does not, and if it fails with no carrier and no other Dial, so do waiting Opens.
+	// Peers are told apart by PeerName.
 	OnePeer bool
-	// FailAlone fails waiting Opens with the error of a Dial if there is no carrier
-	// and no other Dial; else they wait for the next Dial.
-	FailAlone bool
 	// More asks the dialing side for n carriers more; it must not block.
 	More func(n int)
 	// Ended is called for a carrier that has ended, perhaps twice; it must not block.

@@ -203,11 +203,10 @@ func TestPoolFailsWaitersWithoutCarriers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		noRoute := errors.New("no route")
 		p := New(Config{
-			Dial:      func(context.Context) (*carrier.Carrier, error) { time.Sleep(time.Second); return nil, noRoute },
-			FailAlone: true, OnePeer: true,
+			Dial: func(context.Context) (*carrier.Carrier, error) { time.Sleep(slowAfter / 2); return nil, noRoute },
 		})
 		began := time.Now()
-		if _, err := p.Open(t.Context(), request); !errors.Is(err, noRoute) || time.Since(began) != time.Second {
+		if _, err := p.Open(t.Context(), request); !errors.Is(err, noRoute) || time.Since(began) != slowAfter/2 {
 			t.Errorf("error %v after %s, want that of the first dial", err, time.Since(began))
 		}
 		_ = p.Close()
@@ -228,7 +227,7 @@ func TestPoolFailsWaitersWithoutCarriers(t *testing.T) {
 				first, err = carrier.Dialed(ctx, a, carrier.Hello{}, carrier.Config{})
 				return first, err
 			},
-			MinIdle: 1, FailAlone: true, Backoff: func(int) time.Duration { return time.Second },
+			MinIdle: 1, Backoff: func(int) time.Duration { return time.Second },
 		})
 		cn, err := p.Open(t.Context(), request)
 		if err != nil {

@@ -89,7 +89,7 @@ func (p *Pool) dial(delay time.Duration) {
 	case err != nil:
 		p.lastErr = err
 		p.failures++
-		if p.cfg.FailAlone && len(p.all) == 0 && p.dialing == 0 {
+		if !p.cfg.OnePeer && len(p.all) == 0 && p.dialing == 0 {
 			failed, p.waiters = p.waiters, nil
 		}
 	default:

@@ -83,7 +83,7 @@ func TestSilentServersArePassedOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := &fakeServer{name: "a", serve: acceptAll}, &fakeServer{name: "b", serve: acceptAll}
 		servers := &balanced{servers: []*fakeServer{a, b}}
-		pool := New(Config{Dial: servers.dial, FailAlone: true})
+		pool := New(Config{Dial: servers.dial})
 		defer pool.Close()
 		pool.Start()
 		synctest.Wait()
@@ -235,7 +235,7 @@ func (c slowConn) Read(p []byte) (int, error) {
 func TestSlowServerIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &fakeServer{name: "a", serve: acceptAll, delay: 4 * time.Second}
-		pool := New(Config{Dial: a.dial, FailAlone: true})
+		pool := New(Config{Dial: a.dial})
 		pool.Start()
 		time.Sleep(time.Minute)
 		ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
