@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 	"net"
-	"slices"
 	"sync"
 	"time"
 )
@@ -115,7 +114,6 @@ type openReply struct {
 // complete or must complete by itself when written to. With an error the
 // transport is closed.
 func Dialed(ctx context.Context, nc net.Conn, hello Hello, cfg Config) (*Carrier, error) {
-	hello.Features = slices.Concat([]string{featureName}, hello.Features)
 	if err := writeHello(ctx, nc, hello); err != nil {
 		return nil, err
 	}

@@ -15,10 +15,6 @@ const ALPN = "cluster-proxy/1"
 // Version is the protocol version that this package speaks.
 const Version = 1
 
-// featureName in a dialing side's HELLO asks for the answer. Older accepting sides sent none
-// without it.
-const featureName = "name"
-
 // FeatureControl in a dialing side's HELLO asks for a control session on this
 // connection, and is confirmed in the answer.
 const FeatureControl = "control"

@@ -35,7 +35,7 @@ func endsOver(t testing.TB, a, b net.Conn, handler HandlerFunc) (opener, accepto
 	if err := <-failed; err != nil {
 		t.Fatal(err)
 	}
-	if hello.Session != "s" || len(hello.Features) != 3 || hello.Version != Version {
+	if hello.Session != "s" || len(hello.Features) != 2 || hello.Version != Version {
 		t.Fatalf("HELLO arrived as %+v, want session s, these features and version %d", hello, Version)
 	}
 	t.Cleanup(func() {

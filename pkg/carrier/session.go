@@ -67,7 +67,7 @@ func newSession(nc net.Conn, peer Hello, cfg SessionConfig) *Session {
 
 // features are those that a HELLO has besides others.
 func (cfg SessionConfig) features(others []string) []string {
-	all := []string{featureName, FeatureControl}
+	all := []string{FeatureControl}
 	if cfg.Carrier != nil {
 		all = append(all, FeatureOpens)
 	}

@@ -36,7 +36,7 @@ func endsOver(t testing.TB, a, b net.Conn, handler carrier.HandlerFunc) (opener,
 	if err := <-failed; err != nil {
 		t.Fatal(err)
 	}
-	if hello.Session != "s" || len(hello.Features) != 3 || hello.Version != carrier.Version {
+	if hello.Session != "s" || len(hello.Features) != 2 || hello.Version != carrier.Version {
 		t.Fatalf("HELLO arrived as %+v, want session s, these features and version %d", hello, carrier.Version)
 	}
 	t.Cleanup(func() {
