@@ -195,6 +195,7 @@ var reservedFlags = []string{
 // checkArgs refuses arguments that are no flags, flags that are reserved, and what the process
 // does not start with.
 func checkArgs(field, process string, args []string) error {
+	set := flags.OfProcess(process)
 	for i, arg := range args {
 		flag, _, ok := strings.Cut(arg, "=")
 		if !ok || !strings.HasPrefix(flag, "--") {
@@ -203,7 +204,6 @@ func checkArgs(field, process string, args []string) error {
 		if slices.Contains(reservedFlags, flag) {
 			return fmt.Errorf("%s[%d] sets %s, which follows from the configuration and cannot be overridden: remove it", field, i, flag)
 		}
-		set := flags.OfProcess(process)
 		if set.Lookup(strings.TrimPrefix(flag, "--")) == nil {
 			return fmt.Errorf("%s[%d] sets %s, which the %s of this release does not have: remove it", field, i, flag, process)
 		}
