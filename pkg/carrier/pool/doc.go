@@ -29,16 +29,16 @@
 // # Silent peers
 //
 // Where one address leads to several peers (not Config.OnePeer), a pool tells them apart by
-// PeerName. If an OPEN has no answer for a second, the pool pings its peer on an idle
-// carrier, since a target that is slow to accept does not delay that (package liveness). If
-// there is none, a carrier that is dialed then may lead to the peer, which shows that it
-// is alive; where there may be no more carriers, the OPEN waits. A peer of which nothing comes for
-// another second is silent: its idle carriers are closed, so that it comes back with a handshake
-// only, and the OPEN ends and is sent on another carrier. If TCP has no acknowledgement of the OPEN
-// after that time, the OPEN alone ends and is sent on another carrier. An OPEN is never sent twice
-// while its peer answers: a slow cluster gets no more work for being slow. A peer that has answered
-// something since the Open began, be it a handshake, is slow and not silent: the OPEN that is sent to
-// it then waits. A dial that takes longer than 500 ms does not
+// PeerName. If an OPEN has no answer for a second, the pool pings its peer on an idle carrier,
+// since a target that is slow to accept does not delay that (package liveness). If there is none, a
+// carrier that is dialed then may lead to the peer, which shows that it is alive, and four at a
+// time are dialed until one does; where there may be no more carriers, the OPEN waits. A peer of
+// which nothing comes for another second is silent: its idle carriers are closed, so that it comes
+// back with a handshake only, and the OPEN ends and is sent on another carrier. If TCP has no
+// acknowledgement of the OPEN after that time, the OPEN alone ends and is sent on another carrier.
+// An OPEN is never sent twice while its peer answers: a slow cluster gets no more work for being
+// slow. A peer that has answered something since the Open began, be it a handshake, is slow and not
+// silent: the OPEN that is sent to it then waits. A dial that takes longer than 500 ms does not
 // hold up those that wait for a carrier either: another dial begins beside it.
 //
 // # Retries

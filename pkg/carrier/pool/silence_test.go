@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -153,6 +154,39 @@ func TestSlowTargetIsDialedOnce(t *testing.T) {
 			}
 			if n := a.asked() + b.asked() + c.asked(); n != 1 {
 				t.Errorf("%d dials to a slow target behind %d servers, want one", n, servers+1)
+			}
+		})
+	}
+}
+
+// TestSlowTargetIsDialedOnceThoughDialsLeadElsewhere has a target that takes long, behind a server
+// to which no other carrier leads, nor do the first dials by which the pool asks for it.
+func TestSlowTargetIsDialedOnceThoughDialsLeadElsewhere(t *testing.T) {
+	for astray := pingDials; astray <= 3*pingDials; astray += pingDials {
+		synctest.Test(t, func(t *testing.T) {
+			slow := func(ctx context.Context, p *carrier.Pending) {
+				select {
+				case <-time.After(10 * time.Second):
+					_, _ = p.Accept(carrier.Endpoints{})
+				case <-ctx.Done():
+				}
+			}
+			a, b := &fakeServer{name: "a", serve: slow}, &fakeServer{name: "b", serve: slow}
+			var dials atomic.Int32
+			pool := New(Config{MinIdle: 1, Dial: func(ctx context.Context) (*carrier.Carrier, error) {
+				if n := int(dials.Add(1)); n > 1 && n <= 2+astray { // of which the first one keeps the pool filled
+					return b.dial(ctx)
+				}
+				return a.dial(ctx)
+			}})
+			defer pool.Close()
+			pool.Start()
+			synctest.Wait()
+			if _, err := pool.Open(t.Context(), request); err != nil {
+				t.Error(err)
+			}
+			if n := a.asked() + b.asked(); n != 1 {
+				t.Errorf("%d dials to a slow target, when %d dials lead to another server, want one", n, astray)
 			}
 		})
 	}
