@@ -70,10 +70,9 @@ makes a dial one round trip.
 
 ProxyServer may lead to several proxy servers. A dial that one of them leaves
 unanswered for a second has it pinged on another carrier, whose answer does not
-wait for the dial's target. One that does not answer that either is passed over:
-its idle carriers are closed, the dial is made through another one as well, and
-the first answer counts. It comes back with the first new carrier that it
-answers on. A connection that is open learns within 30 s that its proxy server
+wait for the dial's target. One that does not answer that either is passed over
+until it answers a ping, or on a new carrier, and the dial is made through another
+one. A connection that is open learns within 30 s that its proxy server
 is gone without a word; readers that pause are waited for without limit.
 
 The proxy server must speak carriers. One of OCM's own cluster-proxy or of

@@ -33,13 +33,15 @@
 // since a target that is slow to accept does not delay that (package liveness). If there is none, a
 // carrier that is dialed then may lead to the peer, which shows that it is alive, and four at a
 // time are dialed until one does; where there may be no more carriers, the OPEN waits. A peer of
-// which nothing comes for another second is silent: its idle carriers are closed, so that it comes
-// back with a handshake only, and the OPEN ends and is sent on another carrier. If TCP has no
-// acknowledgement of the OPEN after that time, the OPEN alone ends and is sent on another carrier.
-// An OPEN is never sent twice while its peer answers: a slow cluster gets no more work for being
-// slow. A peer that has answered something since the Open began, be it a handshake, is slow and not
-// silent: the OPEN that is sent to it then waits. A dial that takes longer than 500 ms does not
-// hold up those that wait for a carrier either: another dial begins beside it.
+// which nothing comes for another second is silent: the OPEN ends and is sent on another carrier,
+// and the peer's idle carriers wait until it answers a ping, since it may only be short of
+// processors, and handshakes are more work. If it comes back by a new carrier first, they are
+// closed. If TCP has no acknowledgement of the OPEN after that time, the OPEN alone ends and is
+// sent on another carrier. An OPEN is never sent twice while its peer answers: a slow cluster gets
+// no more work for being slow. A peer that has answered something since the Open began, be it a
+// handshake, is slow and not silent: the OPEN that is sent to it then waits. A dial that takes
+// longer than 500 ms does not hold up those that wait for a carrier either: another dial begins
+// beside it.
 //
 // # Retries
 //

@@ -252,16 +252,16 @@ const (
 
 func (p *Pool) take(ctx context.Context) (*carrier.Carrier, error) {
 	p.mu.Lock()
-	switch n := len(p.idle); {
+	switch _, next := p.usable(); {
 	case p.draining:
 		p.mu.Unlock()
 		return nil, errDraining
 	case ctx.Err() != nil:
 		p.mu.Unlock()
 		return nil, carrier.ContextError(ctx)
-	case n > 0:
-		c := p.idle[n-1].c
-		p.idle = slices.Delete(p.idle, n-1, n)
+	case next >= 0:
+		c := p.idle[next].c
+		p.idle = slices.Delete(p.idle, next, next+1)
 		p.mu.Unlock()
 		p.refill()
 		return c, nil

@@ -51,6 +51,9 @@ func (p *Pool) addTo(name string) {
 		p.peers[name] = peer
 	}
 	peer.carriers++
+	if peer.alive.IsSuspect() {
+		p.closeIdle(name)
+	}
 	peer.heard()
 }
 
@@ -64,9 +67,9 @@ func (p *Pool) dropFrom(name string) {
 }
 
 // openOn opens a connection on one carrier. If its peer turns out to be silent, the attempt ends
-// and the carrier with it, and so do the peer's idle carriers: it comes back by a new one, since
-// that has a handshake, or by one that ends its use. A peer that has answered something since the
-// Open began is slow, and is waited for: another attempt would find it no faster.
+// and the carrier with it, and the peer's idle carriers are not used until it answers. A peer that
+// has answered something since the Open began is slow, and is waited for: another attempt would
+// find it no faster.
 func (p *Pool) openOn(ctx context.Context, c *carrier.Carrier, r carrier.OpenRequest, began time.Time) (*carrier.Conn, error) {
 	p.mu.Lock()
 	peer := p.peers[c.PeerName()]
@@ -77,10 +80,7 @@ func (p *Pool) openOn(ctx context.Context, c *carrier.Carrier, r carrier.OpenReq
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	if !peer.alive.HeardSince(began) {
-		stop := peer.alive.AwaitAnswer(func() {
-			cancel(errSilent)
-			go p.closeIdle(c.PeerName())
-		})
+		stop := peer.alive.AwaitAnswer(func() { cancel(errSilent) })
 		defer stop()
 	}
 	// The path of one carrier may be gone, while the peer answers on others.
@@ -141,21 +141,35 @@ func (p *Pool) pingPeer(ctx context.Context, name string, peer *peerState) error
 	return err
 }
 
-// closeIdle closes the idle carriers to a silent peer.
+// usable counts the idle carriers to peers that are not silent, and returns the place of the one to
+// use next, or -1; mu is held.
+func (p *Pool) usable() (n, next int) {
+	silent := false
+	for _, peer := range p.peers {
+		silent = silent || peer.alive.IsSuspect()
+	}
+	if !silent {
+		return len(p.idle), len(p.idle) - 1
+	}
+	next = -1
+	for i, one := range p.idle {
+		if !p.peers[one.c.PeerName()].alive.IsSuspect() {
+			n, next = n+1, i
+		}
+	}
+	return n, next
+}
+
+// closeIdle closes the idle carriers to a silent peer that has come back by a new one: their
+// transports may be gone. mu is held.
 func (p *Pool) closeIdle(peer string) {
-	p.mu.Lock()
-	var silent []*carrier.Carrier
 	p.idle = slices.DeleteFunc(p.idle, func(i idleCarrier) bool {
 		if i.c.PeerName() != peer {
 			return false
 		}
-		silent = append(silent, i.c)
+		go i.c.GiveUp(&carrier.Error{Code: carrier.Canceled, Message: errSilent.Error()})
 		return true
 	})
-	p.mu.Unlock()
-	for _, c := range silent {
-		c.GiveUp(&carrier.Error{Code: carrier.Canceled, Message: errSilent.Error()})
-	}
 }
 
 // slowDial is a dial beside which another one has begun.

@@ -26,8 +26,10 @@ type fakeServer struct {
 	delay  time.Duration // until something that it says arrives
 	mu     sync.Mutex
 	silent bool
+	busy   time.Time // until then nothing that it says arrives
 	conns  []*carriertest.Mutable
 	opens  int
+	dialed int
 }
 
 func (s *fakeServer) goSilent() {
@@ -48,7 +50,8 @@ func (s *fakeServer) dial(ctx context.Context) (*carrier.Carrier, error) {
 		return nil, ctx.Err()
 	}
 	a, b := net.Pipe()
-	m := &carriertest.Mutable{Conn: slowConn{a, s.delay}}
+	s.dialed++
+	m := &carriertest.Mutable{Conn: slowConn{a, s}}
 	s.conns = append(s.conns, m)
 	s.mu.Unlock()
 	go func() {
@@ -255,13 +258,61 @@ func TestRefusalCounts(t *testing.T) {
 // slowConn is a connection from which everything comes late.
 type slowConn struct {
 	net.Conn
-	delay time.Duration
+	from *fakeServer
 }
 
 func (c slowConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
-	time.Sleep(c.delay)
+	c.from.mu.Lock()
+	late := max(c.from.delay, time.Until(c.from.busy))
+	c.from.mu.Unlock()
+	time.Sleep(late)
 	return n, err
+}
+
+// TestStallCostsNoCarriers has a server say nothing for longer than one that counts as silent. The
+// idle carriers to it are used again when it answers: handshakes would be more work for a server
+// that is short of processors.
+func TestStallCostsNoCarriers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		accepted := make(chan *carrier.Conn, 100)
+		a, b := &fakeServer{name: "a", serve: accepting(accepted)}, &fakeServer{name: "b", serve: accepting(accepted)}
+		servers := &balanced{servers: []*fakeServer{a, b}}
+		pool := New(Config{Dial: servers.dial, IdleTime: time.Hour})
+		defer pool.Close()
+		open := func() []*carrier.Conn {
+			var conns []*carrier.Conn
+			for range 20 {
+				cn, err := pool.Open(t.Context(), request)
+				if err != nil {
+					t.Fatal(err)
+				}
+				conns = append(conns, cn)
+			}
+			return conns
+		}
+		for _, cn := range open() {
+			_ = cn.Close()
+			_ = (<-accepted).Close()
+		}
+		time.Sleep(time.Minute)
+		a.mu.Lock()
+		dialed := a.dialed
+		a.busy = time.Now().Add(4 * time.Second)
+		a.mu.Unlock()
+		if cn, err := pool.Open(t.Context(), request); err != nil || cn.Carrier().PeerName() != "b" {
+			t.Fatalf("a dial while a server stalls: %v, want one by the other server", err)
+		}
+		time.Sleep(time.Minute)
+		before := a.asked()
+		open()
+		a.mu.Lock()
+		dialed = a.dialed - dialed
+		a.mu.Unlock()
+		if dialed > 1 || a.asked() < before+8 {
+			t.Errorf("%d carriers were dialed to a server that stalled, and it was asked for %d of 20 connections; want one at most, and half of them", dialed, a.asked()-before)
+		}
+	})
 }
 
 // TestSlowServerIsWaitedFor has a server that needs longer to answer a ping than a dead one is
