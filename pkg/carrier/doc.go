@@ -103,9 +103,9 @@
 //	conn.go     a tunnelled connection
 //	close.go    its end
 //	fail.go     the end of a carrier
-//	scanner.go  reads frames
 //	lazyreader_linux.go, lazyreader_other.go
 //	            wait for bytes without holding a buffer
+//	scanner.go  reads frames, and what becomes one
 //	control.go  messages of a control session
 //	frame.go    frames, as spec.md has them
 //	error.go    codes of refusals, and the ping, which is refused

@@ -1,6 +1,9 @@
 package carrier
 
-import "sync"
+import (
+	"io"
+	"sync"
+)
 
 var buffers = sync.Pool{New: func() any { return new([MaxFrame]byte) }}
 
@@ -155,4 +158,28 @@ func (s *scanner) slice(start, end int) []byte {
 		return nil
 	}
 	return s.buf[start:end]
+}
+
+// shortRead is what a reader that cannot say whether it has something, such as a TLS
+// connection, is waited for with: most requests fit, and it is a sixteenth of a frame.
+const shortRead = 4 << 10
+
+// readAhead returns a function that reads once from r into a pooled buffer, behind the place of
+// a header. It waits with a short buffer of its own, and with a pooled one only after a read
+// that has filled the short one: then there is more, as a rule.
+func readAhead(r io.Reader) func() (*[MaxFrame]byte, int, error) {
+	short, full := make([]byte, shortRead), false
+	return func() (*[MaxFrame]byte, int, error) {
+		if full {
+			buf := buffers.Get().(*[MaxFrame]byte)
+			n, err := r.Read(buf[HeaderSize:])
+			full = n >= shortRead
+			return buf, n, err
+		}
+		n, err := r.Read(short)
+		full = n == shortRead
+		buf := buffers.Get().(*[MaxFrame]byte)
+		copy(buf[HeaderSize:], short[:n])
+		return buf, n, err
+	}
 }

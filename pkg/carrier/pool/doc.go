@@ -49,7 +49,7 @@
 // jitter). An Open that comes meanwhile, or the peer's request for carriers, shortens
 // the pause to that after a first failure.
 //
-// Files: pool.go has the configuration, the carriers and Open, refill.go the dials and
-// what closes surplus carriers, silence.go silent peers and dials that take long, ping.go
-// Ping, drain.go Drain and Close.
+// Files: drain.go has Drain and Close, pool.go the configuration, the carriers, Open and Ping,
+// refill.go the dials and what closes surplus carriers, silence.go silent peers and dials that
+// take long.
 package pool
