@@ -1,12 +1,10 @@
 package proxyserver
 
 import (
-	"context"
 	"crypto/tls"
 	"net"
 	"time"
 
-	"open-cluster-management.io/cluster-proxy/pkg/carrier"
 	"open-cluster-management.io/cluster-proxy/pkg/handshakes"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
@@ -78,37 +76,20 @@ func (a *agentRegistry) clusterOf(address string) string {
 	return ""
 }
 
-// konnectivityCore is the server to those that speak konnectivity's protocol.
-type konnectivityCore struct{ s *Server }
-
+// newKonnectivity makes the server to those that speak konnectivity's protocol.
 func (s *Server) newKonnectivity() *konnectivity.Server {
 	o := konnectivity.Options{ServerID: s.options.ServerID, ServerCount: s.options.ServerCount, Agents: s.options.KonnectivityAgents,
 		DialTimeout: s.options.DialTimeout, KeepaliveTime: s.options.KeepaliveTime}
-	return konnectivity.New(o, konnectivityCore{s})
+	return konnectivity.New(o, konnectivity.Core{
+		AdmitClient: s.admitClient, Open: s.open, Serves: s.registry.knows,
+		Overloaded: func() error { return s.memory.Err() },
+		BeginConnection: func(conn *tls.Conn, target string) (ended func(sent, received int64)) {
+			return s.beginConnection(callerOn(conn), target)
+		},
+		AdmitAgent: func(conn *tls.Conn, ids, identifiers []string) (cluster string, err error) {
+			link := agentLink{source: handshakes.SourceOf(conn.RemoteAddr()), peer: conn.RemoteAddr().String()}
+			err = s.admitAgent(&link, conn, declaration{ids: ids, identifiers: identifiers})
+			return link.cluster, err
+		},
+	})
 }
-
-// AdmitClient is part of konnectivity.Core.
-func (k konnectivityCore) AdmitClient(conn *tls.Conn) error { return k.s.admitClient(conn) }
-
-// Open is part of konnectivity.Core.
-func (k konnectivityCore) Open(ctx context.Context, request carrier.OpenRequest) (*carrier.Conn, error) {
-	return k.s.open(ctx, request)
-}
-
-// BeginConnection is part of konnectivity.Core.
-func (k konnectivityCore) BeginConnection(conn *tls.Conn, target string) (ended func(sent, received int64)) {
-	return k.s.beginConnection(callerOn(conn), target)
-}
-
-// Overloaded is part of konnectivity.Core.
-func (k konnectivityCore) Overloaded() error { return k.s.memory.Err() }
-
-// AdmitAgent is part of konnectivity.Core.
-func (k konnectivityCore) AdmitAgent(conn *tls.Conn, ids, identifiers []string) (cluster string, err error) {
-	link := agentLink{source: handshakes.SourceOf(conn.RemoteAddr()), peer: conn.RemoteAddr().String()}
-	err = k.s.admitAgent(&link, conn, declaration{ids: ids, identifiers: identifiers})
-	return link.cluster, err
-}
-
-// Serves is part of konnectivity.Core.
-func (k konnectivityCore) Serves(address string) bool { return k.s.registry.knows(address) }

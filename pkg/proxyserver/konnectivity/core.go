@@ -12,22 +12,23 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
 )
 
-// Core is the proxy server to which the clients and agents of this protocol come.
-type Core interface {
+// Core is the proxy server to which the clients and agents of this protocol come. All fields must
+// be set.
+type Core struct {
 	// AdmitClient reports why a client is refused.
-	AdmitClient(conn *tls.Conn) error
+	AdmitClient func(conn *tls.Conn) error
 	// Open opens a connection on a carrier. Its errors are *carrier.Error.
-	Open(ctx context.Context, request carrier.OpenRequest) (*carrier.Conn, error)
+	Open func(ctx context.Context, request carrier.OpenRequest) (*carrier.Conn, error)
 	// BeginConnection returns what to call when a client's connection to target has ended,
 	// with the bytes that the client sent and received, or -1.
-	BeginConnection(conn *tls.Conn, target string) (ended func(sent, received int64))
+	BeginConnection func(conn *tls.Conn, target string) (ended func(sent, received int64))
 	// Overloaded is an error while there is no memory for more.
-	Overloaded() error
+	Overloaded func() error
 	// AdmitAgent returns the cluster of an agent's certificate, which must allow the ID
 	// and the identifiers that the agent declares, or why the agent is refused.
-	AdmitAgent(conn *tls.Conn, ids, identifiers []string) (cluster string, err error)
+	AdmitAgent func(conn *tls.Conn, ids, identifiers []string) (cluster string, err error)
 	// Serves reports whether an agent with carriers is here for an address.
-	Serves(address string) bool
+	Serves func(address string) bool
 }
 
 // Options of a Server.
