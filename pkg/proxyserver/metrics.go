@@ -71,18 +71,13 @@ func newServerMetrics(registry prometheus.Registerer) *serverMetrics {
 	})
 	m.registry.MustRegister(m.tlsFailures, m.handshakesDropped, m.limited, m.ended, m.clustersSynced)
 	m.registry.MustRegister(m.agentsRejected, m.sameName, m.clientsRejected, m.dials, m.handshakes)
-	m.countPeers()
-	m.startAtZero()
-	return m
-}
-
-// countPeers makes what is counted about other proxy servers.
-func (m *serverMetrics) countPeers() {
 	m.peerDialsRejected = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "cluster_proxy_server_peer_dials_rejected_total",
 		Help: "Dials that a peer was asked for and had no agent for: of clusters that have none at all, or have one that came or went in that moment.",
 	})
 	m.registry.MustRegister(m.peerDialsRejected)
+	m.startAtZero()
+	return m
 }
 
 // startAtZero makes the series of all labels: alerts need the zero.

@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 	"runtime"
+	"strconv"
 	"time"
 
 	"github.com/google/uuid"
@@ -165,6 +166,8 @@ func (o *Options) validatePeers(errs *flags.Errors) {
 		}
 	}
 }
+
+func address(host string, port int) string { return net.JoinHostPort(host, strconv.Itoa(port)) }
 
 func (o *Options) hubConfig() (*rest.Config, error) {
 	config, err := flags.RESTConfig("kubeconfig", o.Kubeconfig)

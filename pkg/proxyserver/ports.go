@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"strconv"
 
 	"open-cluster-management.io/cluster-proxy/pkg/health"
 )
@@ -25,8 +24,6 @@ type ports struct {
 	arrivals             *health.Arrivals // of clients
 	clients, agents      *muxListener     // in front of client and agent; nil before shareOut
 }
-
-func address(host string, port int) string { return net.JoinHostPort(host, strconv.Itoa(port)) }
 
 func (s *Server) listen(ctx context.Context) (p *ports, err error) {
 	p = &ports{}
