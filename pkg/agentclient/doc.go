@@ -57,12 +57,10 @@
 //
 // # Files
 //
-//	client.go   Client, and what a caller says of a request
+//	client.go   Client, what a caller says of a request, and connections in place of requests
 //	headers.go  front-proxy headers: who a request is from
-//	pool.go     the transports for one cluster
+//	pool.go     the transports for one cluster, and certificates of agents that are connected
 //	conn.go     one connection to an agent, from the dial to its end
-//	recheck.go  certificates of agents that are connected
-//	connect.go  connections in place of requests: to kube-apiservers and to Services
 //	presence.go whether an agent that is not there is expected back
 //	errors.go   what an error means to a client
 package agentclient

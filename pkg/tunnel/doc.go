@@ -81,6 +81,6 @@ reach such a server use konnectivity-client, which works with both.
 
 # Files
 
-files.go and dialer.go have the Dialer, carriers.go its carriers, error.go its errors.
+dialer.go has the Dialer, carriers.go its carriers, error.go its errors.
 */
 package tunnel
