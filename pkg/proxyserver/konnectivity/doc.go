@@ -44,11 +44,11 @@
 //
 // # Files
 //
-//   - server.go: the three servers, gRPC for clients, HTTP CONNECT and gRPC for agents.
+//   - server.go: what a Server is made of, what it asks of the proxy server, and its three
+//     servers: gRPC for clients, HTTP CONNECT and gRPC for agents.
 //   - metrics.go: konnectivity's metrics.
 //   - connect.go, clients.go: clients of HTTP CONNECT and gRPC.
 //   - packets.go: decodes data of clients without a copy.
 //   - agents.go: agents, and what may be in their streams.
 //   - handshaken.go: the TLS connections below gRPC.
-//   - core.go: what a Server is made of, and what it asks of the proxy server.
 package konnectivity
