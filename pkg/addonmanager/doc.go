@@ -48,11 +48,11 @@
 //	manager.go     Manager: wires everything into one process
 //	options.go     its flags
 //	lease.go       the Lease of the election
-//	framework.go   addon-framework's controllers, with their informers and workers
-//	requests.go    copies of requests for certificates for them
+//	framework.go   addon-framework's controllers, with their informers and workers, and what
+//	               they get of requests for certificates
 //	rerender.go    asks for manifests again when something they depend on changes
 //	notices.go     the condition VariablesIgnored of addons
 //	available.go   the metric that says of which clusters the addon is available
-//	leftovers.go   starts package leftovers
-//	served.go      waits for kinds, and starts packages fleetview, karmada, passes and clusterprofile
+//	served.go      starts package leftovers, and when their kinds are served, packages fleetview,
+//	               karmada, passes and clusterprofile
 package addonmanager

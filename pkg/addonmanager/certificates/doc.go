@@ -71,7 +71,6 @@
 //
 //	ensure.go        Ensure: everything that is kept, from Params to Result
 //	store.go         Secrets: their names, and what others read in them
-//	serving.go       the proxy API's serving certificate
 //	rotate.go        CAs, RotationChecker, and the next step of a rotation
 //	authority.go     one CA in its Secret, with its phase
 //	agentchecker.go  AgentChecker: asks agents through the tunnel

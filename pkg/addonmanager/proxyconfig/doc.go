@@ -55,8 +55,8 @@
 //	reconciler.go  Reconciler: one reconciliation, and what starts one
 //	validate.go    defaults and checks of a configuration
 //	desired.go     the objects that are desired; no I/O
-//	args.go        the arguments of proxy servers, in one form
-//	grace.go       for how long pods may drain, which their arguments say
+//	args.go        the arguments of proxy servers, in one form, and for how long pods may drain by
+//	               them
 //	pods.go        settings of the proxy servers' pods from the hub's chart
 //	entrypoint.go  the address that agents dial
 //	apply.go       server-side apply, and the removal of what is not desired
