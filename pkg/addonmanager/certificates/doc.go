@@ -74,6 +74,5 @@
 //	rotate.go        CAs, RotationChecker, and the next step of a rotation
 //	authority.go     one CA in its Secret, with its phase
 //	agentchecker.go  AgentChecker: asks agents through the tunnel
-//	provided.go      CAs that users keep in Secrets
-//	certmanager.go   CAs that cert-manager keeps
+//	sources.go       CAs that cert-manager keeps, or users in Secrets
 package certificates
