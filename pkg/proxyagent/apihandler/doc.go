@@ -57,7 +57,7 @@
 //
 // # The agent's metrics
 //
-// A request with the header Cluster-Proxy-Agent is answered here (agentmetrics.go), with what
+// A request with the header Cluster-Proxy-Agent is answered here (metrics.go), with what
 // the agent's port for metrics shows. It must be from a user of the hub, whose right the proxy
 // API has asked for; the owner's policy may cap it; nobody is impersonated. Which agent of the
 // cluster is asked is by chance, and no caller can choose. Every metric therefore has the label pod:
@@ -74,6 +74,6 @@
 // Files: apihandler.go is the server and its way to the kube-apiserver, access.go and
 // identity.go say who a request is from and whom the agent impersonates, transports.go
 // and credentials.go have the connections to the kube-apiserver, services.go and
-// servicedial.go the relay to Services, agentmetrics.go answers requests for the agent's
-// metrics.
+// servicedial.go the relay to Services, metrics.go counts, and answers requests for the
+// agent's metrics.
 package apihandler

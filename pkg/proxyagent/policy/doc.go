@@ -14,5 +14,5 @@
 // never dialed, listed Service or not. The caller resolves, asks here, and dials
 // the address that was looked at.
 //
-// Files: policy.go decides about dials, address.go about addresses of Services.
+// Files: policy.go decides about dials, and about addresses of Services.
 package policy
