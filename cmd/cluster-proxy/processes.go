@@ -64,7 +64,27 @@ func newAddonManager(o *addonmanager.Options) (*addonmanager.Manager, error) {
 	if err := hideBodies(); err != nil {
 		return nil, err
 	}
+	o.CheckArgs = checkArgs
 	return addonmanager.New(o)
+}
+
+// checkArgs returns why a proxy server or an agent would not start with arguments, of which the
+// first is its name. It knows no flags of the log's.
+func checkArgs(args []string) error {
+	var o interface {
+		options
+		Validate() error
+	} = proxyagent.NewOptions()
+	if args[0] == "proxy-server" {
+		o = proxyserver.NewOptions()
+	}
+	set := pflag.NewFlagSet(args[0], pflag.ContinueOnError)
+	set.ParseErrorsAllowlist.UnknownFlags = true
+	o.AddFlags(set)
+	if err := set.Parse(args[1:]); err != nil {
+		return err
+	}
+	return o.Validate()
 }
 
 // hideBodies keeps --v below 8, from which on client-go logs the bodies of all

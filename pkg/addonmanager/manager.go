@@ -113,7 +113,7 @@ func (m *Manager) addControllers(mgr ctrl.Manager, config *rest.Config) error {
 	}
 	reconciler := &proxyconfig.Reconciler{Client: mgr.GetClient(), Options: proxyconfig.Options{
 		SignerNamespace: o.SignerSecretNamespace, SignerName: o.SignerSecretName, Namespace: o.Namespace,
-		AgentInstallNamespace: o.AgentInstallNamespace, ImagePullPolicy: o.ImagePullPolicy, Pods: pods, Propagation: o.SecretPropagation,
+		AgentInstallNamespace: o.AgentInstallNamespace, ImagePullPolicy: o.ImagePullPolicy, Pods: pods, Propagation: o.SecretPropagation, CheckArgs: o.CheckArgs,
 	}}
 	reconciler.Checker = &certificates.AgentChecker{Clusters: clustersWithAddon(mgr.GetClient()), ProxyServer: o.ProxyServer}
 	reconciler.Clusters = addonsOf(mgr.GetClient())
@@ -166,6 +166,7 @@ func (m *Manager) addAgent(mgr ctrl.Manager, config *rest.Config, hub client.Rea
 		ExposedServices:    client.ObjectKey{Namespace: o.Namespace, Name: o.ExposedServicesConfigMap},
 		NetworkPolicy:      o.AgentNetworkPolicy,
 		Ignored:            (&notices{addons: addons, events: mgr.GetEventRecorder(identity.AddonManager)}).tell,
+		CheckArgs:          o.CheckArgs,
 		Hub:                hub,
 		Metrics:            agentaddon.NewMetrics(metrics.Registry),
 	}

@@ -59,6 +59,9 @@ type Options struct {
 	AgentNetworkPolicy bool
 	// FeatureGates are upstream's; see features.
 	FeatureGates map[string]bool
+	// CheckArgs returns why a process would not start with arguments, of which the first is its
+	// name. Nil checks nothing.
+	CheckArgs func(args []string) error
 	// ProxyAPIURL is where clients outside the hub find the proxy API, for
 	// ClusterProfiles; empty means its Service.
 	ProxyAPIURL string

@@ -46,6 +46,8 @@ type Addon struct {
 	// ignores, each time its manifests are made. It may be nil.
 	Ignored func(ctx context.Context, addon *addonv1alpha1.ManagedClusterAddOn, variables []string)
 
+	// CheckArgs returns why an agent would not start with its arguments. Nil checks nothing.
+	CheckArgs func(args []string) error
 	// Hub reads the hub's own ClusterRoles.
 	Hub client.Reader
 	// Metrics may be nil.

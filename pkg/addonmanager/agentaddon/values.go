@@ -165,6 +165,11 @@ func (a *Addon) makeValues(ctx context.Context, cluster *clusterv1.ManagedCluste
 	if err := checkOIDC(v.Args); err != nil {
 		return nil, err
 	}
+	if a.CheckArgs != nil {
+		if err := a.CheckArgs(v.Args); err != nil {
+			return nil, fmt.Errorf("the proxy-agent of cluster %q does not start with what the ManagedProxyConfiguration and the AddOnDeploymentConfig say: %w", cluster.Name, err)
+		}
+	}
 	drain := proxyconfig.Drain(v.Args, "min-drain-duration") + proxyconfig.Drain(v.Args, "graceful-shutdown-timeout")
 	v.GraceSeconds = int64((drain + exitTime) / time.Second)
 	return v, nil

@@ -2,6 +2,7 @@ package agentaddon
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -77,6 +78,12 @@ func render(t *testing.T, cluster string, config *v1alpha1.ManagedProxyConfigura
 		DeploymentConfigs:  oneConfig{spec: spec},
 		InstallNamespace:   identity.DefaultAgentNamespace,
 		EnableKubeAPIProxy: true,
+		CheckArgs: func(args []string) error {
+			if slices.Contains(args, "--oidc-signing-algs=HS256") {
+				return errors.New("HS256 is secret")
+			}
+			return nil
+		},
 	}
 	built, err := addon.Build()
 	if err != nil {
@@ -299,10 +306,12 @@ func TestBadDeploymentConfigIsAnError(t *testing.T) {
 		"no element may be empty":         {CustomizedVariables: []addonv1alpha1.CustomizedVariable{{Name: "oidcReservedNamePrefixes", Value: "system:,"}}},
 		"JSON object of strings":          {CustomizedVariables: []addonv1alpha1.CustomizedVariable{{Name: "oidcRequiredClaimsJSON", Value: `["a"]`}}},
 		"name of a ConfigMap":             {CustomizedVariables: []addonv1alpha1.CustomizedVariable{{Name: "oidcCAConfigMap", Value: "../x"}}},
-		"keys in lower case":              {CustomizedVariables: []addonv1alpha1.CustomizedVariable{{Name: "extraKeys", Value: "*"}}},
-		"HTTPS_PROXY":                     {ProxyConfig: addonv1alpha1.ProxyConfig{HTTPSProxy: "proxy:3128"}},
-		"HTTP_PROXY":                      {ProxyConfig: addonv1alpha1.ProxyConfig{HTTPProxy: "socks5://proxy:1080"}},
-		"caBundle has no certificate":     {ProxyConfig: addonv1alpha1.ProxyConfig{HTTPSProxy: "https://proxy:3128", CABundle: []byte("x")}},
+		"does not start with what the ManagedProxyConfiguration and the AddOnDeploymentConfig say: HS256 is secret": {CustomizedVariables: []addonv1alpha1.CustomizedVariable{
+			{Name: "oidcIssuerURL", Value: "https://a"}, {Name: "oidcClientID", Value: "a"}, {Name: "oidcSigningAlgs", Value: "HS256"}}},
+		"keys in lower case":          {CustomizedVariables: []addonv1alpha1.CustomizedVariable{{Name: "extraKeys", Value: "*"}}},
+		"HTTPS_PROXY":                 {ProxyConfig: addonv1alpha1.ProxyConfig{HTTPSProxy: "proxy:3128"}},
+		"HTTP_PROXY":                  {ProxyConfig: addonv1alpha1.ProxyConfig{HTTPProxy: "socks5://proxy:1080"}},
+		"caBundle has no certificate": {ProxyConfig: addonv1alpha1.ProxyConfig{HTTPSProxy: "https://proxy:3128", CABundle: []byte("x")}},
 	} {
 		if _, _, err := render(t, "cluster1", configuration(nil), &spec); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want an error that says %q", err, want)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -45,6 +46,9 @@ type Options struct {
 	Pods Pods
 	// Propagation is how long a pod may take to read a Secret that has changed.
 	Propagation time.Duration
+	// CheckArgs returns why a process would not start with arguments, of which the first is its
+	// name. Nil checks nothing.
+	CheckArgs func(args []string) error
 }
 
 // Reconciler reconciles ManagedProxyConfigurations.
@@ -215,7 +219,27 @@ func (o Options) normalize(stored *v1alpha1.ManagedProxyConfiguration) (*v1alpha
 	if c.Spec.ProxyServer.Namespace != o.Namespace {
 		return nil, fmt.Errorf("spec.proxyServer.namespace is %q: it must be %q, the addon manager's own namespace, where its rights end", c.Spec.ProxyServer.Namespace, o.Namespace)
 	}
-	return c, checkSecretNames(c, o.SignerName)
+	if err := checkSecretNames(c, o.SignerName); err != nil {
+		return nil, err
+	}
+	return c, o.checkStart(c)
+}
+
+// checkStart has the processes' own checks look at the values of arguments. An AddOnDeploymentConfig
+// may complete what the agent is told of an identity provider: package agentaddon checks that.
+func (o Options) checkStart(c *v1alpha1.ManagedProxyConfiguration) error {
+	if o.CheckArgs == nil {
+		return nil
+	}
+	if err := o.CheckArgs(o.arguments(c)); err != nil {
+		return fmt.Errorf("spec.proxyServer.additionalArgs: the proxy-server does not start with them: %w", err)
+	}
+	agents := slices.Concat([]string{"proxy-agent"}, c.Spec.ProxyAgent.AdditionalServiceProxyArgs, c.Spec.ProxyAgent.AdditionalArgs)
+	agents = slices.DeleteFunc(agents, func(arg string) bool { return strings.HasPrefix(arg, "--oidc-") })
+	if err := o.CheckArgs(agents); err != nil {
+		return fmt.Errorf("spec.proxyAgent.additionalArgs and additionalServiceProxyArgs: the proxy-agent does not start with them: %w", err)
+	}
+	return nil
 }
 
 func (r *Reconciler) now() time.Time {

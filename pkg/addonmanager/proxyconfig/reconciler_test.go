@@ -2,6 +2,7 @@ package proxyconfig
 
 import (
 	"context"
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -60,7 +61,13 @@ func newClient(t *testing.T, objects ...client.Object) client.Client {
 
 func run(t *testing.T, c client.Client) (ctrl.Result, error) {
 	t.Helper()
-	r := &Reconciler{Client: c, Options: Options{SignerNamespace: ns, SignerName: "cluster-proxy-signer", Namespace: ns, AgentInstallNamespace: "agents", ImagePullPolicy: "IfNotPresent"}}
+	r := &Reconciler{Client: c, Options: Options{SignerNamespace: ns, SignerName: "cluster-proxy-signer", Namespace: ns, AgentInstallNamespace: "agents", ImagePullPolicy: "IfNotPresent",
+		CheckArgs: func(args []string) error {
+			if i := slices.IndexFunc(args, func(arg string) bool { return strings.HasSuffix(arg, "-carriers=0") }); i >= 0 {
+				return fmt.Errorf("%s does not take %s", args[0], args[i])
+			}
+			return nil
+		}}}
 	return r.Reconcile(context.Background(), ctrl.Request{NamespacedName: client.ObjectKey{Name: "cluster-proxy"}})
 }
 
@@ -250,6 +257,12 @@ func TestRefused(t *testing.T) {
 		"not a duration of the service proxy's": {func(c *v1alpha1.ManagedProxyConfiguration) {
 			c.Spec.ProxyAgent.AdditionalServiceProxyArgs = []string{"--drain-timeout=soon"}
 		}, `spec.proxyAgent.additionalServiceProxyArgs[0] is "--graceful-shutdown-timeout=soon"`},
+		"a value that servers refuse": {func(c *v1alpha1.ManagedProxyConfiguration) {
+			c.Spec.ProxyServer.AdditionalArgs = []string{"--max-carriers=0"}
+		}, "spec.proxyServer.additionalArgs: the proxy-server does not start with them: proxy-server does not take --max-carriers=0"},
+		"a value that agents refuse": {func(c *v1alpha1.ManagedProxyConfiguration) {
+			c.Spec.ProxyAgent.AdditionalArgs = []string{"--idle-carriers=0"}
+		}, "the proxy-agent does not start with them: proxy-agent does not take --idle-carriers=0"},
 		"another port than the Service's": {func(c *v1alpha1.ManagedProxyConfiguration) {
 			c.Spec.ProxyServer.AdditionalArgs = []string{"--server-port=9999"}
 		}, "spec.proxyServer.additionalArgs[0] sets --server-port"},
