@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fleet"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/request"
 )
 
 const (
@@ -87,7 +88,7 @@ func TestSelectorsLeadToTheCluster(t *testing.T) {
 			view.Qualified = qualified
 			h := New(Options{})
 			for collection, within := range workloads {
-				got := h.request(t, view, http.MethodGet, collection+"/web@b", "", "Accept", protobufType+",application/json")
+				got := h.request(t, view, http.MethodGet, collection+"/web@b", "", "Accept", request.ProtobufType+",application/json")
 				if got.code != 200 {
 					t.Fatalf("%s: got %d %q", collection, got.code, got.body)
 				}

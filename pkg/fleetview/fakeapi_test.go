@@ -22,8 +22,10 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/yaml"
 
+	reading "open-cluster-management.io/cluster-proxy/pkg/apirequest"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fleet"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/request"
 )
 
 // object is a Kubernetes object.
@@ -54,7 +56,7 @@ func (c *cluster) set(path string, fields object) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	r, _ := http.NewRequest(http.MethodGet, path, nil)
-	info, err := requestInfo.NewRequestInfo(r)
+	info, err := reading.Resolver.NewRequestInfo(r)
 	if err != nil || info.Name == "" {
 		panic("no path of an object: " + path)
 	}
@@ -111,7 +113,7 @@ func write(w http.ResponseWriter, status metav1.Status) {
 
 // serve answers as a kube-apiserver does.
 func (c *cluster) serve(w http.ResponseWriter, r *http.Request, body []byte) {
-	info, err := requestInfo.NewRequestInfo(r)
+	info, err := reading.Resolver.NewRequestInfo(r)
 	switch {
 	case err != nil || !info.IsResourceRequest || kinds[info.Resource] == "":
 		answerStatus(w, http.StatusNotFound, "the server could not find the requested resource")
@@ -138,7 +140,7 @@ func (c *cluster) selected(r *http.Request, info *apirequest.RequestInfo) ([]obj
 	var items []object
 	for _, path := range slices.Sorted(maps.Keys(c.objects)) {
 		r, _ := http.NewRequest(http.MethodGet, path, nil)
-		of, _ := requestInfo.NewRequestInfo(r)
+		of, _ := reading.Resolver.NewRequestInfo(r)
 		o := c.objects[path]
 		if of.APIGroup != info.APIGroup || of.Resource != info.Resource || info.Namespace != "" && of.Namespace != info.Namespace {
 			continue
@@ -273,7 +275,7 @@ func partialScheme() *runtime.Scheme {
 // decodeBody returns the object in a request.
 func decodeBody(contentType string, body []byte) (object, error) {
 	var err error
-	if contentType == protobufType {
+	if contentType == request.ProtobufType {
 		typed, _, err := inProtobuf.Decode(body, nil, nil)
 		if err != nil {
 			return nil, err

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apirequest "k8s.io/apiserver/pkg/endpoints/request"
 
+	reading "open-cluster-management.io/cluster-proxy/pkg/apirequest"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fleet"
 )
 
@@ -55,7 +56,7 @@ func (c *cluster) serveWatch(w http.ResponseWriter, r *http.Request, info *apire
 // about reports whether a request for a collection is about the object at a path.
 func about(path string, info *apirequest.RequestInfo) bool {
 	r, _ := http.NewRequest(http.MethodGet, path, nil)
-	of, err := requestInfo.NewRequestInfo(r)
+	of, err := reading.Resolver.NewRequestInfo(r)
 	return err == nil && of.APIGroup == info.APIGroup && of.Resource == info.Resource && (info.Namespace == "" || of.Namespace == info.Namespace)
 }
 

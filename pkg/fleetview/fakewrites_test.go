@@ -14,6 +14,7 @@ import (
 	apirequest "k8s.io/apiserver/pkg/endpoints/request"
 
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fleet"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/request"
 )
 
 // serveObject answers requests that are about one object, and deletecollection.
@@ -101,7 +102,7 @@ func (c *cluster) store(w http.ResponseWriter, r *http.Request, info *apirequest
 func (c *cluster) serveDelete(w http.ResponseWriter, r *http.Request, info *apirequest.RequestInfo, path string, body []byte) {
 	var options metav1.DeleteOptions
 	if len(body) > 0 {
-		if r.Header.Get("Content-Type") == protobufType {
+		if r.Header.Get("Content-Type") == request.ProtobufType {
 			if _, _, err := inProtobuf.Decode(body, nil, &options); err != nil {
 				panic(err)
 			}

@@ -8,8 +8,10 @@ import (
 	"strings"
 	"testing"
 
+	reading "open-cluster-management.io/cluster-proxy/pkg/apirequest"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/discovery"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fleet"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/request"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/version"
 )
 
@@ -20,7 +22,7 @@ func FuzzServe(f *testing.F) {
 	at := version.Version{Time: 1_795_381_200_000_000, Cluster: version.Number("uid-of-a"), Member: 101}.String()
 	for _, seed := range []struct{ method, url, accept, contentType, body string }{
 		{"GET", shop + "?limit=1&continue=" + token, "", "", ""},
-		{"GET", shop + "?limit=1&fieldSelector=metadata.cluster%3Da,metadata.name%3Dweb@b", protobufType, "", ""},
+		{"GET", shop + "?limit=1&fieldSelector=metadata.cluster%3Da,metadata.name%3Dweb@b", request.ProtobufType, "", ""},
 		{"GET", shop + "/web-0000@a?resourceVersion=" + at, "application/json;as=Table;v=v1;g=meta.k8s.io", "", ""},
 		{"GET", "//api/v1/namespaces/shop%2F../pods/web-0000%2f%2e%2e@b/log/", "", "", ""},
 		{"GET", "/apis/rbac.authorization.k8s.io/v1/clusterroles/x@y@a", "*/*;q=0.1,text/html", "", ""},
@@ -49,7 +51,7 @@ func FuzzServe(f *testing.F) {
 		r.Method, r.URL = method, u
 		r.Header.Set("Accept", accept)
 		r.Header.Set("Content-Type", contentType)
-		info, err := requestInfo.NewRequestInfo(r)
+		info, err := reading.Resolver.NewRequestInfo(r)
 		if err != nil {
 			return
 		}
@@ -78,7 +80,7 @@ func checkRequest(t *testing.T, view *url.URL, resource string, member *url.URL)
 		t.Errorf("view got %q, the member %q, which is not clean", view, member)
 	}
 	r := &http.Request{Method: http.MethodGet, URL: member}
-	info, err := requestInfo.NewRequestInfo(r)
+	info, err := reading.Resolver.NewRequestInfo(r)
 	if err != nil || info.Resource != resource {
 		t.Errorf("view got %q about %q, the member %q about %+v, %v", view, resource, member, info, err)
 		return

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fleet"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/request"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/version"
 )
 
@@ -94,7 +95,7 @@ func TestAmbiguousGet(t *testing.T) {
 func TestAccept(t *testing.T) {
 	a := newCluster("a", shop+"/web", "/apis/example.com/v1/namespaces/shop/widgets/w")
 	b := newCluster("b", shop+"/db")
-	const table, metadata = "application/json;as=Table;v=v1;g=meta.k8s.io", protobufType + ";as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
+	const table, metadata = "application/json;as=Table;v=v1;g=meta.k8s.io", request.ProtobufType + ";as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
 	tests := map[string]struct {
 		accept, path string
 		code         int
@@ -103,21 +104,21 @@ func TestAccept(t *testing.T) {
 		"none":              {"", shop, 200, fleet.JSONType},
 		"any":               {"*/*", shop, 200, fleet.JSONType},
 		"a browser's":       {"text/html,*/*;q=0.8", shop, 200, fleet.JSONType},
-		"only protobuf":     {protobufType, shop, 406, fleet.JSONType},
-		"protobuf first":    {protobufType + "," + fleet.JSONType, shop, 200, fleet.JSONType},
-		"protobuf, a page":  {protobufType + "," + fleet.JSONType, shop + "?limit=5", 200, fleet.JSONType},
-		"metadata":          {metadata + "," + strings.Replace(metadata, protobufType, fleet.JSONType, 1), shop + "?limit=5", 200, fleet.JSONType},
+		"only protobuf":     {request.ProtobufType, shop, 406, fleet.JSONType},
+		"protobuf first":    {request.ProtobufType + "," + fleet.JSONType, shop, 200, fleet.JSONType},
+		"protobuf, a page":  {request.ProtobufType + "," + fleet.JSONType, shop + "?limit=5", 200, fleet.JSONType},
+		"metadata":          {metadata + "," + strings.Replace(metadata, request.ProtobufType, fleet.JSONType, 1), shop + "?limit=5", 200, fleet.JSONType},
 		"metadata of CRs":   {"application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io", "/apis/example.com/v1/widgets", 200, fleet.JSONType},
-		"protobuf or any":   {protobufType + ", */*", shop + "?limit=5", 200, fleet.JSONType},
-		"watch in protobuf": {protobufType, shop + "?watch=true", 406, fleet.JSONType},
-		"an object":         {protobufType + "," + fleet.JSONType, shop + "/web@a", 200, fleet.JSONType},
-		"an object, only":   {protobufType, shop + "/web@a", 406, fleet.JSONType},
+		"protobuf or any":   {request.ProtobufType + ", */*", shop + "?limit=5", 200, fleet.JSONType},
+		"watch in protobuf": {request.ProtobufType, shop + "?watch=true", 406, fleet.JSONType},
+		"an object":         {request.ProtobufType + "," + fleet.JSONType, shop + "/web@a", 200, fleet.JSONType},
+		"an object, only":   {request.ProtobufType, shop + "/web@a", 406, fleet.JSONType},
 		"a table of one":    {table, shop + "/web", 200, fleet.JSONType},
-		"YAML":              {"application/yaml", shop, 200, yamlType},
-		"YAML of an object": {"application/yaml", shop + "/web", 200, yamlType},
+		"YAML":              {"application/yaml", shop, 200, request.YAMLType},
+		"YAML of an object": {"application/yaml", shop + "/web", 200, request.YAMLType},
 		"HTML":              {"text/html", shop, 406, fleet.JSONType},
 		"unknown kind":      {"application/json;as=Chair;v=v1;g=meta.k8s.io", shop, 406, fleet.JSONType},
-		"protobuf tables":   {protobufType + ";as=Table;v=v1;g=meta.k8s.io", shop, 406, fleet.JSONType},
+		"protobuf tables":   {request.ProtobufType + ";as=Table;v=v1;g=meta.k8s.io", shop, 406, fleet.JSONType},
 		"CBOR":              {"application/cbor,application/json;q=0.9", shop, 200, fleet.JSONType},
 		"watch in HTML":     {"text/html", shop + "?watch=true", 406, fleet.JSONType},
 	}

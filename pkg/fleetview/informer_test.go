@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fleet"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/request"
 	"open-cluster-management.io/cluster-proxy/test/testkit/wait"
 )
 
@@ -81,8 +82,8 @@ func TestInformers(t *testing.T) {
 		},
 	}
 	for _, test := range []struct{ maker, accepts, resource, asked string }{
-		{"typed", protobufType + "," + fleet.JSONType, "pods", fleet.JSONType},
-		{"typed", protobufType + ", */*", "pods", fleet.JSONType},
+		{"typed", request.ProtobufType + "," + fleet.JSONType, "pods", fleet.JSONType},
+		{"typed", request.ProtobufType + ", */*", "pods", fleet.JSONType},
 		{"typed", fleet.JSONType, "pods", fleet.JSONType},
 		{"metadata", "", "pods", fleet.JSONType + ";as=PartialObjectMetadata;g=meta.k8s.io;v=v1"},
 		{"metadata", "", "widgets", fleet.JSONType + ";as=PartialObjectMetadata;g=meta.k8s.io;v=v1"},

@@ -355,7 +355,8 @@ func TestMembersThatAreLateTogether(t *testing.T) {
 		var members []*cluster
 		for i := range 3 * fleet.MaxAsked {
 			c := newCluster(fmt.Sprintf("cluster-%04d", i), pods(1)...)
-			if i >= firstWave {
+			if i >= 8 { // the first wave
+
 				c.fault = slow(time.Second)
 			}
 			members = append(members, c)
@@ -375,6 +376,7 @@ func TestMembersThatAreLateTogether(t *testing.T) {
 // TestSilentMemberIsLast lists with a silent member that is asked after all others: what the
 // page has of them does not wait for it, and it is not waited for twice.
 func TestSilentMemberIsLast(t *testing.T) {
+	const hold = 300 * time.Millisecond // for the others when one has answered
 	for name, test := range map[string]struct {
 		limit int
 		// want are the objects of each page, and took when it came.

@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fleet"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/request"
 )
 
 // replica is the one that requests go to. It can be killed: another one answers then, which
@@ -100,7 +101,7 @@ func (onlyLists) IsWatchListSemanticsUnSupported() bool { return true }
 // reflect runs a Reflector of client-go over a replica until the end of the bubble.
 func reflect(t *testing.T, r *replica, lists bool, pageSize int64) (store *reflected, stop func()) {
 	config := &rest.Config{Host: "http://view", Transport: r, QPS: -1}
-	config.AcceptContentTypes, config.ContentType = protobufType+","+fleet.JSONType, fleet.JSONType
+	config.AcceptContentTypes, config.ContentType = request.ProtobufType+","+fleet.JSONType, fleet.JSONType
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		t.Fatal(err)

@@ -4,15 +4,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"mime"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fleet"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/request"
 )
 
 // maxReview bounds a review, and maxReviewed the answer of a member. They are decoded, which takes up to
@@ -31,22 +30,16 @@ var reviewKinds = map[string]struct{ kind, field string }{
 	"selfsubjectreviews":        {"SelfSubjectReview", "userInfo"},
 }
 
-// isReview reports whether a request asks clusters something by making an object that is not
-// stored, and names none of them.
-func (q *request) isReview() bool {
-	return q.info.Verb == "create" && q.collection() && q.info.Subresource == "" && slices.Contains(reviews, q.info.APIGroup) && !q.chosen()
-}
-
 // review asks all members, and answers for the view: what one cluster allows is allowed in the
 // view, and the reason says where.
-func (h *Handler) review(w http.ResponseWriter, r *http.Request, q *request) error {
-	if q.info.Resource == "tokenreviews" {
+func (h *Handler) review(w http.ResponseWriter, r *http.Request, q *request.Request) error {
+	if q.Info.Resource == "tokenreviews" {
 		return fault.Refuse(http.StatusMethodNotAllowed, "each cluster of a view has tokens of its own: make the TokenReview on one cluster")
 	}
-	if _, ok := reviewKinds[q.info.Resource]; !ok {
-		return fault.Refuse(http.StatusNotFound, fmt.Sprintf("a view makes no %s of API group %q: ask one cluster", q.info.Resource, q.info.APIGroup))
+	if _, ok := reviewKinds[q.Info.Resource]; !ok {
+		return fault.Refuse(http.StatusNotFound, fmt.Sprintf("a view makes no %s of API group %q: ask one cluster", q.Info.Resource, q.Info.APIGroup))
 	}
-	accepted, err := forms(r)
+	accepted, err := request.Forms(r)
 	if err != nil {
 		return err
 	}
@@ -54,24 +47,24 @@ func (h *Handler) review(w http.ResponseWriter, r *http.Request, q *request) err
 	if err != nil {
 		return err
 	}
-	body, err = q.chooseByReview(r.Header.Get("Content-Type"), body)
+	body, err = chooseByReview(q, r.Header.Get("Content-Type"), body)
 	if err != nil {
 		return err
 	}
-	if len(q.members) == 0 {
-		return q.noCluster()
+	if len(q.Members) == 0 {
+		return q.NoCluster()
 	}
-	ask := memberRequest{method: http.MethodPost, path: q.path.String(), query: q.query, accept: fleet.JSONType, timeout: q.view.Timeout,
-		body: body, contentType: r.Header.Get("Content-Type")}
-	answers, failures := h.readReviews(ask.askAll(r.Context(), q.members), q)
+	ask := fleet.Question{Method: http.MethodPost, Path: q.Path.String(), Query: q.Query, Accept: fleet.JSONType, Timeout: q.View.Timeout,
+		Body: body, ContentType: r.Header.Get("Content-Type")}
+	answers, failures := h.readReviews(ask.AskAll(r.Context(), q.Members), q)
 	if len(answers) == 0 {
-		return noneAnswered(failures, nil)
+		return fault.AllFailed(failures, nil)
 	}
-	merged, err := json.Marshal(q.mergeReviews(answers, failures))
+	merged, err := json.Marshal(mergeReviews(q, answers, failures))
 	if err != nil {
 		return fault.Refuse(http.StatusBadGateway, fmt.Sprintf("writing the review: %v", err))
 	}
-	w.Header().Set("Content-Type", accepted[0].contentType)
+	w.Header().Set("Content-Type", accepted[0].ContentType)
 	w.Header().Set("Cache-Control", "no-cache, private")
 	w.WriteHeader(http.StatusCreated)
 	_, _ = w.Write(merged) // an error is the client's: it has gone
@@ -80,7 +73,7 @@ func (h *Handler) review(w http.ResponseWriter, r *http.Request, q *request) err
 
 // chooseByReview takes the cluster off NAMESPACE@CLUSTER and NAME@CLUSTER of a review in JSON, and
 // asks that cluster alone.
-func (q *request) chooseByReview(contentType string, body []byte) ([]byte, error) {
+func chooseByReview(q *request.Request, contentType string, body []byte) ([]byte, error) {
 	if media, _, err := mime.ParseMediaType(contentType); contentType != "" && (err != nil || media != fleet.JSONType) {
 		return body, nil
 	}
@@ -96,13 +89,12 @@ func (q *request) chooseByReview(contentType string, body []byte) ([]byte, error
 		key string
 	}{{attributes, "namespace"}, {attributes, "name"}, {spec, "namespace"}} {
 		text, _ := where.in[where.key].(string)
-		plain, cluster, ok := cutLast(text)
-		if !ok || where.key == "name" && !slices.Contains(q.everyone, cluster) {
+		plain, cluster, ok := request.CutLast(text)
+		if !ok || where.key == "name" && !slices.Contains(q.Everyone, cluster) {
 			continue
 		}
 		where.in[where.key], chosen = plain, true
-		q.terms = append(q.terms, clusterTerm{[]string{cluster}, true})
-		q.members = q.narrow(q.members)
+		q.Choose(cluster)
 	}
 	if !chosen {
 		return body, nil
@@ -118,24 +110,24 @@ type reviewed struct {
 }
 
 // readReviews reads the answers of members.
-func (h *Handler) readReviews(answers []memberResponse, q *request) (all []reviewed, failures []*fault.Fault) {
-	held := h.held.Begin(q.view.User)
+func (h *Handler) readReviews(answers []fleet.Answer, q *request.Request) (all []reviewed, failures []*fault.Fault) {
+	held := h.held.Begin(q.View.User)
 	defer held.Forget()
 	for _, a := range answers {
-		if a.failure != nil {
-			failures = append(failures, a.failure)
+		if a.Failure != nil {
+			failures = append(failures, a.Failure)
 			continue
 		}
-		content, failed := readObject(a, held)
-		one := reviewed{cluster: a.member.Name()}
+		content, failed := a.Read(held)
+		one := reviewed{cluster: a.Member.Name()}
 		if failed == nil && len(content) <= maxReviewed && json.Unmarshal(content, &one.object) == nil {
 			one.status, _ = one.object["status"].(map[string]any)
 		}
 		// No cluster says for all what kind of answer it is: the path does.
-		of := reviewKinds[q.info.Resource]
+		of := reviewKinds[q.Info.Resource]
 		_, ok := one.status[of.field]
 		if failed == nil && (!ok || one.object["kind"] != of.kind) {
-			failed = fault.Of(a.member.Name(), errors.New("its answer is no review"))
+			failed = fault.Of(a.Member.Name(), errors.New("its answer is no review"))
 		}
 		if failed != nil {
 			failures = append(failures, failed)
@@ -147,9 +139,9 @@ func (h *Handler) readReviews(answers []memberResponse, q *request) (all []revie
 }
 
 // mergeReviews makes one answer of several. It changes the first one.
-func (q *request) mergeReviews(answers []reviewed, failures []*fault.Fault) map[string]any {
-	silent := clustersOf(failures)
-	switch reviewKinds[q.info.Resource].field {
+func mergeReviews(q *request.Request, answers []reviewed, failures []*fault.Fault) map[string]any {
+	silent := fault.Clusters(failures)
+	switch reviewKinds[q.Info.Resource].field {
 	case "allowed":
 		answers[0].object["status"] = mergeAccess(answers, silent)
 	case "resourceRules":
@@ -244,36 +236,4 @@ func mergeRules(answers []reviewed, silent []string) map[string]any {
 		status["evaluationError"] = strings.Join(problems, "; ")
 	}
 	return status
-}
-
-// healthPaths are where API servers say how they are.
-var healthPaths = []string{"/healthz", "/livez", "/readyz"}
-
-// health answers for a view that it is well if one of its members is.
-func health(w http.ResponseWriter, r *http.Request, view *fleet.View, members []fleet.Member) error {
-	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		w.Header().Set("Allow", "GET, HEAD")
-		return fault.Refuse(http.StatusMethodNotAllowed, fmt.Sprintf("the path %s can only be read", r.URL.Path))
-	}
-	if len(members) == 0 {
-		return (&request{view: view}).noCluster()
-	}
-	ask := memberRequest{method: http.MethodGet, path: r.URL.Path, query: url.Values{}, accept: "*/*", timeout: view.Timeout}
-	var failures []*fault.Fault
-	ok := false
-	for _, a := range ask.askAll(r.Context(), members) {
-		if a.failure != nil {
-			failures = append(failures, a.failure)
-			continue
-		}
-		_ = a.response.Body.Close()
-		ok = true
-	}
-	if !ok {
-		return noneAnswered(failures, nil)
-	}
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	w.Header().Set("Cache-Control", "no-cache, private")
-	_, _ = io.WriteString(w, "ok")
-	return nil
 }

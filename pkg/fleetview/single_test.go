@@ -14,6 +14,7 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/discovery"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fleet"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/request"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/version"
 )
 
@@ -34,7 +35,7 @@ func TestSingleIsTheCluster(t *testing.T) {
 	view, h := singleView(member), New(Options{})
 	for _, test := range []struct{ method, url, accept, contentType, body string }{
 		{"GET", shop, "", "", ""}, {"GET", "/api/v1/pods", table, "", ""}, {"GET", "/api/v1/pods?limit=2", table, "", ""}, {"GET", shop + "?limit=2", partial, "", ""},
-		{"GET", shop + "?limit=2&continue=from-2-of-108&x=%2f&a=1", "", "", ""}, {"GET", shop + "?continue=nonsense", "", "", ""}, {"GET", shop, protobufType, "", ""},
+		{"GET", shop + "?limit=2&continue=from-2-of-108&x=%2f&a=1", "", "", ""}, {"GET", shop + "?continue=nonsense", "", "", ""}, {"GET", shop, request.ProtobufType, "", ""},
 		{"GET", shop + "/web", "", "", ""}, {"GET", shop + "/web", table, "", ""}, {"GET", shop + "/none", "", "", ""}, {"GET", roles + "/ann@example.com", "", "", ""},
 		{"GET", "/apis/example.com/v1/widgets", "application/yaml", "", ""}, {"GET", "/apis/example.com/v1/widgets", "text/plain", "", ""},
 		{"GET", shop + "?fieldSelector=metadata.name%3Dweb,spec.x!%3D1", "", "", ""}, {"GET", shop + "?fieldSelector=a=b=c", "", "", ""}, {"GET", shop + "?resourceVersion=17", "", "", ""},

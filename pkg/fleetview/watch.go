@@ -17,6 +17,7 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fleet"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/merge"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/request"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/version"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/watch"
 )
@@ -27,30 +28,30 @@ var watchParameters = []string{
 }
 
 // watch answers a watch.
-func (h *Handler) watch(w http.ResponseWriter, r *http.Request, q *request) error {
-	accepted, err := forms(r)
+func (h *Handler) watch(w http.ResponseWriter, r *http.Request, q *request.Request) error {
+	accepted, err := request.Forms(r)
 	if err != nil {
 		return err
 	}
-	wants, err := readListOptions(q.query)
+	wants, err := readListOptions(q.Query)
 	if err != nil {
 		return err
 	}
 	options := watch.Options{
-		Path: q.path.String(), Query: maps.Clone(q.query), MemberTimeout: q.view.Timeout, InformerTimeout: q.view.InformerTimeout, FailWhenUnreachable: q.view.FailWhenUnreachable, Draining: h.draining,
+		Path: q.Path.String(), Query: maps.Clone(q.Query), MemberTimeout: q.View.Timeout, InformerTimeout: q.View.InformerTimeout, FailWhenUnreachable: q.View.FailWhenUnreachable, Draining: h.draining,
 		ResourceVersion: wants.ResourceVersion, SendInitialEvents: wants.SendInitialEvents, Bookmarks: wants.AllowWatchBookmarks,
-		Clock: &h.clock, Positions: h.positions, Owner: q.view.Account, Likely: h.expected(q),
+		Clock: h.clock, Positions: h.positions, Owner: q.View.Account, Likely: h.lists.Expected(q),
 		Rewriter: func(m watch.Member, translate func(string) string) *merge.Rewriter {
-			rewriter := q.rewriter(m, version.Version{})
+			rewriter := q.Rewriter(m, version.Version{})
 			rewriter.Version = translate
 			return rewriter
 		},
 	}
 	for _, f := range accepted {
-		if f.contentType == yamlType {
+		if f.ContentType == request.YAMLType {
 			continue
 		}
-		options.Forms = append(options.Forms, f.watched(q.query.Get("includeObject")))
+		options.Forms = append(options.Forms, f.Watched(q.Query.Get("includeObject")))
 	}
 	if len(options.Forms) == 0 {
 		return fault.Refuse(http.StatusNotAcceptable, "a view writes watches with application/json: accept it")
@@ -61,20 +62,13 @@ func (h *Handler) watch(w http.ResponseWriter, r *http.Request, q *request) erro
 	for _, parameter := range watchParameters {
 		options.Query.Del(parameter)
 	}
-	options.Now = watched(q.members)
+	options.Now = watched(q.Members)
 	options.Members = func(ctx context.Context) ([]watch.Member, error) {
-		members, err := q.view.Members(ctx)
-		return watched(q.narrow(members)), err
+		members, err := q.View.Members(ctx)
+		return watched(q.Narrow(members)), err
 	}
 	watch.Serve(w, r, options)
 	return nil
-}
-
-// expected returns what reports whether a kind is likely to be that of a request's objects:
-// by its name, or because the user's list was of it.
-func (h *Handler) expected(q *request) func(of metav1.TypeMeta) bool {
-	listed, ok := h.kinds.Get(q.kindOf())
-	return func(of metav1.TypeMeta) bool { return q.likely(of) || ok && of == listed }
 }
 
 // readListOptions reads the query of a watch as kube-apiserver does, and refuses what it

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fleet"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/request"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/version"
 )
 
@@ -140,7 +141,7 @@ func TestCreateInProtobuf(t *testing.T) {
 	if err := inProtobuf.Encode(runtime.Object(pod), &body); err != nil {
 		t.Fatal(err)
 	}
-	if got, sent := w.send(t, http.MethodPost, shop, protobufType, body.String()); got.code != 201 || strings.Join(sent, " ") != "b" {
+	if got, sent := w.send(t, http.MethodPost, shop, request.ProtobufType, body.String()); got.code != 201 || strings.Join(sent, " ") != "b" {
 		t.Errorf("got %d %q, sent to %q, want b", got.code, got.body, sent)
 	}
 	if got, _ := w.send(t, http.MethodPost, shop, "application/cbor", "x"); got.code != http.StatusUnsupportedMediaType {

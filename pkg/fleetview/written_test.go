@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fleet"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/request"
 )
 
 // sent is what a cluster got last that is no GET, as an object.
@@ -121,7 +122,7 @@ func TestWritesOfReadObjects(t *testing.T) {
 			for _, write := range []struct{ method, path, contentType string }{
 				{http.MethodPut, path, fleet.JSONType}, {http.MethodPatch, path, merged}, {http.MethodPatch, path + "?dryRun=All", apply}, {http.MethodPut, collection + "/web", fleet.JSONType},
 			} {
-				got := h.request(t, view, write.method, write.path, toJSON(t, read), "Content-Type", write.contentType, "Accept", protobufType+","+fleet.JSONType)
+				got := h.request(t, view, write.method, write.path, toJSON(t, read), "Content-Type", write.contentType, "Accept", request.ProtobufType+","+fleet.JSONType)
 				if got.code != 200 {
 					t.Fatalf("qualified %v, %+v: got %d %q", qualified, write, got.code, got.body)
 				}

@@ -82,6 +82,8 @@ var never = map[string][]string{
 	"pkg/fleetview/watch":     notInViews,
 	"pkg/fleetview/discovery": notInViews,
 	"pkg/fleetview/fleet":     notInViews,
+	"pkg/fleetview/list":      notInViews,
+	"pkg/fleetview/request":   notInViews,
 }
 
 // notInViews is what a view of many clusters knows nothing of: it works over any

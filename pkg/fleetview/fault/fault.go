@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -94,6 +95,16 @@ func (f *Fault) Outcome() string {
 		return fmt.Sprintf("did not answer (%s)", f.Reason)
 	}
 	return fmt.Sprintf("refused (%s)", f.Reason)
+}
+
+// Clusters are the clusters of faults, sorted.
+func Clusters(faults []*Fault) []string {
+	names := make([]string, len(faults))
+	for i, f := range faults {
+		names[i] = f.Cluster
+	}
+	slices.Sort(names)
+	return names
 }
 
 // OneLine is a cluster's words between those of others: in one line, and of most bytes and a

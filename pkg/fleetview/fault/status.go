@@ -28,6 +28,17 @@ func NoneAnswered(faults []*Fault) *apierrors.StatusError {
 	return unreachable(faults, slices.ContainsFunc(faults, func(f *Fault) bool { return !f.Away && !f.Lasting() }))
 }
 
+// AllFailed returns the error of a request in which no cluster has a part: of those that did not
+// answer, and else the first refusal.
+func AllFailed(failures, absent []*Fault) error {
+	silent := slices.DeleteFunc(slices.Clone(failures), func(f *Fault) bool { return f.Code != 0 && f.Code < http.StatusInternalServerError })
+	if len(silent) > 0 {
+		return NoneAnswered(silent)
+	}
+	f := slices.Concat(failures, absent)[0]
+	return f
+}
+
 // unreachable is of a moment if the clusters may answer soon: clients repeat the request
 // then. That takes too long while one does not answer in time.
 func unreachable(faults []*Fault, soon bool) *apierrors.StatusError {

@@ -1,14 +1,14 @@
-package fleetview
+package list
 
 import (
 	"fmt"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/merge"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/request"
 )
 
 // agree leaves out the members whose items are of another kind than those of most. Else one
@@ -25,13 +25,13 @@ func (l *listing) agree(answers []*memberList) {
 		}
 		return 0
 	})
-	if l.form.as == "" && most.Kind != "" && !l.likely(most) {
-		of := l.kindOf()
-		l.h.kinds.Put(of, most, int64(len(of)))
+	if l.form.As == "" && most.Kind != "" && !l.Likely(most) {
+		of := l.KindOf()
+		l.lister.kinds.Put(of, most, int64(len(of)))
 	}
 	for i, p := range answers {
 		if kind := kinds[i]; kind.Kind != "" && kind != most {
-			p.failure = fault.Of(p.member.Name(), &brokenError{fmt.Errorf("its items are %s of %q and not %s of %q", kind.Kind, kind.APIVersion, most.Kind, most.APIVersion)})
+			p.Failure = fault.Of(p.Member.Name(), &brokenError{fmt.Errorf("its items are %s of %q and not %s of %q", kind.Kind, kind.APIVersion, most.Kind, most.APIVersion)})
 		}
 	}
 }
@@ -39,7 +39,7 @@ func (l *listing) agree(answers []*memberList) {
 // itemKind is what the items of a list are; empty if it is empty. Only those of custom
 // resources say it: their lists do so behind them, and may have any name.
 func (p *memberList) itemKind() metav1.TypeMeta {
-	if p.failure != nil || p.reader == nil || p.firstErr != nil || p.reader.Columns() != nil {
+	if p.Failure != nil || p.reader == nil || p.firstErr != nil || p.reader.Columns() != nil {
 		return metav1.TypeMeta{}
 	}
 	if key, err := merge.KeyOfItem(p.first); err == nil && key.Kind != "" {
@@ -54,27 +54,10 @@ func (p *memberList) itemKind() metav1.TypeMeta {
 
 // plausible reports whether a kind is likely to be the one that the request is for.
 func (l *listing) plausible(apiVersion, kind string) bool {
-	if l.form.as != "" {
-		return kind == strings.TrimSuffix(l.form.as, "List")
+	if l.form.As != "" {
+		return kind == strings.TrimSuffix(l.form.As, "List")
 	}
-	return l.likely(metav1.TypeMeta{APIVersion: apiVersion, Kind: kind})
-}
-
-// maxKinds bounds the bytes of the collections of which the kind is remembered.
-const maxKinds = 256 << 10
-
-// kindOf is what the kind of the request's objects is remembered by. One user's
-// clusters cannot influence another's.
-func (q *request) kindOf() string {
-	return strings.Join([]string{q.view.User, q.view.Name, q.info.APIGroup, q.info.APIVersion, q.info.Resource}, "\n")
-}
-
-// likely reports whether a kind is the one of the request's resource, if it is called as
-// most are.
-func (q *request) likely(kind metav1.TypeMeta) bool {
-	of := kind.GroupVersionKind()
-	resource, _ := meta.UnsafeGuessKindToResource(of)
-	return of.Group == q.info.APIGroup && of.Version == q.info.APIVersion && resource.Resource == q.info.Resource
+	return l.Likely(metav1.TypeMeta{APIVersion: apiVersion, Kind: kind})
 }
 
 // typed notes what a member's list is, or says why it does not fit to the others. Empty
@@ -91,4 +74,11 @@ func (p *page) typed(of merge.ListMeta) error {
 		return fmt.Errorf("it is a %s of %q and not a %s of %q", of.Kind, of.APIVersion, p.meta.Kind, p.meta.APIVersion)
 	}
 	return nil
+}
+
+// Expected returns what reports whether a kind is likely to be that of a request's objects:
+// by its name, or because the user's list was of it.
+func (s *Lister) Expected(q *request.Request) func(of metav1.TypeMeta) bool {
+	listed, ok := s.kinds.Get(q.KindOf())
+	return func(of metav1.TypeMeta) bool { return q.Likely(of) || ok && of == listed }
 }

@@ -1,11 +1,9 @@
-package fleetview
+package list
 
 import (
-	"encoding/json"
 	"errors"
 	"hash/maphash"
 	"net/http"
-	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -25,40 +23,11 @@ const (
 	maxPageBytes = 16 << 20
 )
 
-// A list's own metadata follows its items: until then it is not known.
-const (
-	openingItems = `{"items":[`
-	openingRows  = `{"rows":[`
-)
-
-// page writes the answer to a list. Items of a member that is read are
-// kept until the member was read to its end, where that can be.
-type page struct {
-	w http.ResponseWriter
-	l *listing
-	// buf is what is not written, of which whole are bytes of members that were read.
-	buf   []byte
-	whole int
-	// items were added; wholeItems of them are of members that were read.
-	items, wholeItems int
-	// started says that the header is out.
-	started bool
-	full    bool
-
-	meta  merge.ListMeta
-	table merge.Table
-	// versions are those of the members that were read, by UID.
-	versions map[string]string
-	// names are those that were seen, to find those that two clusters have.
-	names     map[uint64]string
-	colliding bool
-}
-
 func newPage(w http.ResponseWriter, l *listing) *page {
 	return &page{w: w, l: l, versions: map[string]string{}}
 }
 
-func (p *page) isTable() bool { return p.l.form.as == "Table" }
+func (p *page) isTable() bool { return p.l.form.As == "Table" }
 
 // add puts a member's items on the page and returns the member's continue token. The page
 // is full if they do not fit on it as a whole.
@@ -77,7 +46,7 @@ func (p *page) add(from *memberList) (token string, err error) {
 	case err != nil:
 		return "", &brokenError{err}
 	}
-	p.versions[from.member.UID()] = meta.ResourceVersion
+	p.versions[from.Member.UID()] = meta.ResourceVersion
 	p.l.items += p.items - p.wholeItems
 	p.full = p.l.limit > 0 && p.items >= p.l.limit
 	p.meta.RemainingItemCount = meta.RemainingItemCount
@@ -94,7 +63,7 @@ func (p *page) undo() bool {
 }
 
 func (p *page) addItems(from *memberList) (merge.ListMeta, error) {
-	rewriter := p.l.rewriter(from.member, p.l.at)
+	rewriter := p.l.Rewriter(from.Member, p.l.at)
 	var layout *merge.Layout
 	if p.isTable() {
 		var err error
@@ -115,7 +84,7 @@ func (p *page) addItems(from *memberList) (merge.ListMeta, error) {
 		if layout != nil {
 			p.buf, err = layout.AppendRow(p.buf, item, rewriter)
 		} else {
-			p.collide(from.member, item)
+			p.collide(from.Member, item)
 			p.buf, err = rewriter.AppendItem(p.buf, item)
 		}
 		if err != nil {
@@ -151,7 +120,7 @@ func (p *page) stream() error {
 // collide notes that two clusters have an object of one name, of which an informer would
 // keep one.
 func (p *page) collide(m fleet.Member, item merge.Item) {
-	if p.started || p.colliding || p.l.view.Qualified || len(p.l.members) < 2 {
+	if p.started || p.colliding || p.l.View.Qualified || len(p.l.Members) < 2 {
 		return
 	}
 	key, err := merge.KeyOfItem(item)
@@ -189,7 +158,7 @@ func (p *page) start() {
 	}
 	p.started = true
 	header := p.w.Header()
-	header.Set("Content-Type", p.l.form.contentType)
+	header.Set("Content-Type", p.l.form.ContentType)
 	header.Set("Cache-Control", "no-cache, private")
 	fault.Warn(header, p.l.failures, "its objects are not shown")
 	fault.Warn(header, p.l.lateFaults(), "its objects are at the end of the list, or not shown")
@@ -207,7 +176,7 @@ func (p *page) start() {
 
 // end completes the answer. JSON has what it says of the whole list behind the items.
 func (p *page) end(token string) error {
-	p.l.h.positions.RecordPage(p.l.view.Account, p.l.at, p.l.pageNumber, token == "", p.versions)
+	p.l.lister.positions.RecordPage(p.l.View.Account, p.l.at, p.l.pageNumber, token == "", p.versions)
 	list := metav1.ListMeta{ResourceVersion: p.l.at.String(), Continue: token}
 	if p.l.isLastMember() {
 		list.RemainingItemCount = p.meta.RemainingItemCount
@@ -225,30 +194,5 @@ func (p *page) end(token string) error {
 	return p.flush(true)
 }
 
-// ending closes the items or rows and says what they are.
-func ending(meta merge.ListMeta, list listMeta, columns json.RawMessage) ([]byte, error) {
-	rest, err := json.Marshal(struct {
-		Kind              string          `json:"kind"`
-		APIVersion        string          `json:"apiVersion"`
-		Metadata          listMeta        `json:"metadata"`
-		ColumnDefinitions json.RawMessage `json:"columnDefinitions,omitempty"`
-	}{meta.Kind, meta.APIVersion, list, columns})
-	if err != nil {
-		return nil, err
-	}
-	return append(append([]byte("],"), rest[1:]...), '\n'), nil
-}
-
-// listMeta is the metadata of a list. Clients that decode it as it is in Go lose the annotations.
-type listMeta struct {
-	metav1.ListMeta
-	Annotations map[string]string `json:"annotations,omitempty"`
-}
-
-// missingOf says for programs what Warnings say for people, and of all clusters.
-func missingOf(failures []*fault.Fault) map[string]string {
-	if len(failures) == 0 {
-		return nil
-	}
-	return map[string]string{AnnotationMissing: strings.Join(clustersOf(failures), ",")}
-}
+// errPageFull says that a member's items do not fit on a page that has others.
+var errPageFull = errors.New("the page is full")

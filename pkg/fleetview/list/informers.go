@@ -1,19 +1,17 @@
-package fleetview
+package list
 
 import (
 	"context"
+	"maps"
+	"net/http"
+	"strconv"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fleet"
-	"open-cluster-management.io/cluster-proxy/pkg/fleetview/watch"
 )
-
-// AnnotationMissing is on bookmarks, and in the metadata of lists in JSON, that lack objects because
-// clusters have not answered or refuse: the names of these, sorted, with commas between them.
-const AnnotationMissing = watch.AnnotationMissing
 
 // awaitEvery is the pause before members that an informer's list waits for are asked again.
 const awaitEvery = time.Second
@@ -22,8 +20,8 @@ const awaitEvery = time.Second
 // for gone. Reflectors of client-go list from 0, and later from the newest version that they have
 // seen. kubectl, and others that people wait for, name no version.
 func (l *listing) isInformers() bool {
-	return l.query.Get("resourceVersion") != "" && l.query.Get("resourceVersionMatch") != string(metav1.ResourceVersionMatchExact) &&
-		l.form.as != "Table" && !l.view.FailWhenUnreachable
+	return l.Query.Get("resourceVersion") != "" && l.Query.Get("resourceVersionMatch") != string(metav1.ResourceVersionMatchExact) &&
+		l.form.As != "Table" && !l.View.FailWhenUnreachable
 }
 
 // awaits reports whether the list waits for a member that has failed.
@@ -33,7 +31,7 @@ func (l *listing) awaits(f *fault.Fault) bool {
 	}
 	// The clock of versions may be ahead.
 	since := time.UnixMicro(min(l.at.Time, l.since.UnixMicro()))
-	return time.Since(since) < l.view.InformerTimeout && !f.Believed(since)
+	return time.Since(since) < l.View.InformerTimeout && !f.Believed(since)
 }
 
 // begin asks the members of a wave. The list of an informer waits for those that do not answer,
@@ -48,7 +46,7 @@ func (l *listing) begin(ctx context.Context, wave []fleet.Member, wait waitLimit
 		// Answers that others have begun would break off meanwhile.
 		closeAll(answers)
 		for len(away) > 0 && waits(ctx, awaitEvery) {
-			again := l.askAll(ctx, away, waitLimits{timeout: l.view.Timeout})
+			again := l.askAll(ctx, away, waitLimits{timeout: l.View.Timeout})
 			away = l.away(again)
 			closeAll(again)
 		}
@@ -57,20 +55,20 @@ func (l *listing) begin(ctx context.Context, wave []fleet.Member, wait waitLimit
 
 // askAll asks members for their lists.
 func (l *listing) askAll(ctx context.Context, members []fleet.Member, wait waitLimits) []*memberList {
-	requests := make([]memberRequest, len(members))
+	requests := make([]fleet.Question, len(members))
 	for i, m := range members {
 		requests[i] = l.requestTo(m)
 	}
 	return gather(ctx, members, wait, func(ctx context.Context, i int) *memberList {
-		return l.open(requests[i].ask(ctx, members[i]), len(members))
+		return l.open(requests[i].Ask(ctx, members[i]), len(members))
 	})
 }
 
 // away returns the members that the list waits for.
 func (l *listing) away(answers []*memberList) (members []fleet.Member) {
 	for _, p := range answers {
-		if l.awaits(p.failure) {
-			members = append(members, p.member)
+		if l.awaits(p.Failure) {
+			members = append(members, p.Member)
 		}
 	}
 	return members
@@ -89,4 +87,21 @@ func waits(ctx context.Context, d time.Duration) bool {
 	case <-time.After(d):
 	}
 	return ctx.Err() == nil
+}
+
+// requestTo is what one member is asked, which may be the first of next that was begun.
+func (l *listing) requestTo(m fleet.Member) fleet.Question {
+	query := maps.Clone(l.Query)
+	query.Del("continue")
+	query.Del("limit")
+	if l.limit > 0 {
+		query.Set("limit", strconv.Itoa(l.limit-l.page.items))
+	}
+	if m == l.begun { // with a limit it is asked alone
+		query.Set("continue", l.memberToken)
+	}
+	if l.exact != nil {
+		query.Set("resourceVersion", l.exact[m.UID()])
+	}
+	return fleet.Question{Method: http.MethodGet, Path: l.Path.String(), Query: query, Accept: l.form.Accept, Timeout: l.View.Timeout}
 }

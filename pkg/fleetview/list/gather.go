@@ -1,13 +1,11 @@
-package fleetview
+package list
 
 import (
 	"context"
 	"fmt"
 	"io"
 	"mime"
-	"net/url"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -18,7 +16,7 @@ import (
 
 // memberList is one member's list, of which the first item was read.
 type memberList struct {
-	memberResponse
+	fleet.Answer
 	reader *merge.Reader
 	// holding is what the reader takes.
 	holding *fleet.Holding
@@ -35,7 +33,7 @@ type memberList struct {
 // in the header, or its items come at once, or later.
 func (p *memberList) order() int {
 	switch {
-	case p.failure != nil:
+	case p.Failure != nil:
 		return 0
 	case p.later != nil:
 		return 2
@@ -49,8 +47,8 @@ func (p *memberList) close() {
 		go func() { (<-p.later).close() }()
 		return
 	}
-	if p.response != nil {
-		_ = p.response.Body.Close() // it was read as far as it is wanted
+	if p.Response != nil {
+		_ = p.Response.Body.Close() // it was read as far as it is wanted
 	}
 	if p.holding != nil {
 		p.holding.Forget()
@@ -61,18 +59,18 @@ func (p *memberList) close() {
 }
 
 // open begins to read an answer of a wave of so many. It may go on when the next wave has begun.
-func (l *listing) open(a memberResponse, wide int) *memberList {
-	p := &memberList{memberResponse: a}
-	if p.failure != nil {
+func (l *listing) open(a fleet.Answer, wide int) *memberList {
+	p := &memberList{Answer: a}
+	if p.Failure != nil {
 		return p
 	}
-	got := p.response.Header.Get("Content-Type")
+	got := p.Response.Header.Get("Content-Type")
 	if media, _, err := mime.ParseMediaType(got); err != nil || media != fleet.JSONType {
-		p.failure = &fault.Fault{Cluster: p.member.Name(), Reason: fmt.Sprintf("its answer is %q instead of %q", got, fleet.JSONType)}
+		p.Failure = &fault.Fault{Cluster: p.Member.Name(), Reason: fmt.Sprintf("its answer is %q instead of %q", got, fleet.JSONType)}
 		return p
 	}
-	body := &ahead{ReadCloser: p.response.Body}
-	p.reader, p.holding = merge.NewReader(body), l.h.held.Begin(l.view.User)
+	body := &ahead{ReadCloser: p.Response.Body}
+	p.reader, p.holding = merge.NewReader(body), l.lister.held.Begin(l.View.User)
 	p.reader.Grow = func(size int) error { return p.holding.Grow(int64(size)) }
 	if p.first, p.firstErr = p.reader.Next(); p.firstErr == nil {
 		body.begin(min(aheadOfMember, aheadBytes/wide))
@@ -136,7 +134,7 @@ func gather(ctx context.Context, members []fleet.Member, wait waitLimits, ask fu
 			waiting--
 			answered.cancel = cancels[answered.i]
 			parts[answered.i] = answered.memberList
-			if wait.hold > 0 && answered.failure == nil {
+			if wait.hold > 0 && answered.Failure == nil {
 				late = time.After(wait.hold)
 			}
 		case <-late:
@@ -145,10 +143,10 @@ func gather(ctx context.Context, members []fleet.Member, wait waitLimits, ask fu
 	}
 	for i, p := range parts {
 		if p == nil && wait.late {
-			parts[i] = &memberList{memberResponse: memberResponse{member: members[i]}, cancel: cancels[i], later: make(chan *memberList, 1)}
+			parts[i] = &memberList{Answer: fleet.Answer{Member: members[i]}, cancel: cancels[i], later: make(chan *memberList, 1)}
 		} else if p == nil {
 			cancels[i](nil)
-			parts[i] = &memberList{memberResponse: memberResponse{member: members[i], failure: &fault.Fault{Cluster: members[i].Name(), Reason: "no answer yet"}}}
+			parts[i] = &memberList{Answer: fleet.Answer{Member: members[i], Failure: &fault.Fault{Cluster: members[i].Name(), Reason: "no answer yet"}}}
 		}
 	}
 	if waiting > 0 {
@@ -166,30 +164,6 @@ func gather(ctx context.Context, members []fleet.Member, wait waitLimits, ask fu
 		}()
 	}
 	return parts
-}
-
-// maxUsual bounds the bytes of requests of which it is known how many members they need.
-const maxUsual = 1 << 20
-
-// share is how many items some clusters have.
-type share struct{ clusters, items int }
-
-// filling is how many clusters are likely to have so many items.
-func (s share) filling(items int) int { return max(1, (items*s.clusters+s.items-1)/s.items) }
-
-// remember notes what a first page had: the next one asks as many members at first. Answers
-// of others are not read, and cost them as much as if they were.
-func (l *listing) remember() {
-	if l.first && l.limit > 0 && l.items > 0 {
-		about := l.about()
-		l.h.usual.Put(about, share{max(1, l.clusters), l.items}, int64(len(about)))
-	}
-}
-
-// about is who asked for what, whichever page it is.
-func (l *listing) about() string {
-	selectors := url.Values{"l": l.query["labelSelector"], "f": l.query["fieldSelector"]}
-	return strings.Join([]string{l.view.User, l.view.Name, l.path.String(), selectors.Encode()}, "\n")
 }
 
 const (

@@ -1,4 +1,4 @@
-package fleetview
+package request
 
 import (
 	"fmt"
@@ -16,9 +16,9 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fleet"
 )
 
-// clusterField is the field selector that chooses clusters. AnnotationCluster is the label
+// ClusterField is the field selector that chooses clusters. AnnotationCluster is the label
 // selector that does.
-const clusterField = "metadata.cluster"
+const ClusterField = "metadata.cluster"
 
 // namingFields are fields whose value may be NAME@CLUSTER. Events of nodes have the node's
 // name for its uid.
@@ -31,17 +31,10 @@ var namingFields = []string{
 // that the view does not have is refused, as a list of nothing would be taken for the answer.
 var plainFields = []string{"metadata.namespace", "spec.nodeName", "status.nominatedNodeName", "involvedObject.namespace", "regarding.namespace"}
 
-// clusterTerm is what a request says of clusters: that it is about one of some, or about
-// none of them.
-type clusterTerm struct {
-	clusters []string
-	equal    bool
-}
-
 // chooseBySelector finds out which clusters the request's selectors name, and takes that
 // part out of the selectors: members do not know it. The answer of a list that is of one
 // cluster then calls objects NAME@CLUSTER, so that what is done next with them is done there.
-func (q *request) chooseBySelector() error {
+func (q *Request) chooseBySelector() error {
 	before := len(q.terms)
 	if err := q.chooseByFields(); err != nil {
 		return err
@@ -50,27 +43,27 @@ func (q *request) chooseBySelector() error {
 		return err
 	}
 	if len(q.terms) > before {
-		q.members = q.narrow(q.members)
-		q.qualified = q.chosen() && !q.inNamespace
+		q.Members = q.Narrow(q.Members)
+		q.qualified = q.Chosen() && !q.inNamespace
 	}
 	return nil
 }
 
 // setSelector puts a selector back, or takes it away if nothing is left of it.
-func (q *request) setSelector(parameter, text string) {
-	q.query.Del(parameter)
+func (q *Request) setSelector(parameter, text string) {
+	q.Query.Del(parameter)
 	if text != "" {
-		q.query.Set(parameter, text)
+		q.Query.Set(parameter, text)
 	}
 }
 
 // chooseByFields takes clusters out of the field selector.
-func (q *request) chooseByFields() error {
+func (q *Request) chooseByFields() error {
 	const parameter = "fieldSelector"
-	if !q.query.Has(parameter) {
+	if !q.Query.Has(parameter) {
 		return nil
 	}
-	selector, err := fields.ParseSelector(q.query.Get(parameter))
+	selector, err := fields.ParseSelector(q.Query.Get(parameter))
 	if err != nil {
 		return fault.Refuse(http.StatusBadRequest, fmt.Sprintf("reading the field selector: %v", err))
 	}
@@ -79,13 +72,13 @@ func (q *request) chooseByFields() error {
 	var doubt error
 	for _, requirement := range selector.Requirements() {
 		field, value, equal := requirement.Field, requirement.Value, requirement.Operator != selection.NotEquals
-		if field == clusterField {
+		if field == ClusterField {
 			q.terms = append(q.terms, clusterTerm{[]string{value}, equal})
 			continue
 		}
 		plain, cluster, ok := q.cut(value)
 		if slices.Contains(plainFields, field) {
-			plain, cluster, ok = cutLast(value)
+			plain, cluster, ok = CutLast(value)
 		}
 		switch naming := slices.Contains(namingFields, field); {
 		case !ok:
@@ -93,9 +86,9 @@ func (q *request) chooseByFields() error {
 			q.terms = append(q.terms, clusterTerm{[]string{cluster}, true})
 			value = plain
 		case naming:
-			return fault.Refuse(http.StatusBadRequest, fmt.Sprintf("field selector %s!=%s is of one cluster and of all others: choose one, as %s=%s,%s!=%s", field, value, clusterField, cluster, field, plain))
+			return fault.Refuse(http.StatusBadRequest, fmt.Sprintf("field selector %s!=%s is of one cluster and of all others: choose one, as %s=%s,%s!=%s", field, value, ClusterField, cluster, field, plain))
 		default:
-			doubt = fault.Refuse(http.StatusBadRequest, fmt.Sprintf("field selector %s takes no cluster, and value %q may mean one: choose the cluster with %s=%s", field, value, clusterField, cluster))
+			doubt = fault.Refuse(http.StatusBadRequest, fmt.Sprintf("field selector %s takes no cluster, and value %q may mean one: choose the cluster with %s=%s", field, value, ClusterField, cluster))
 		}
 		if equal {
 			rest = append(rest, fields.OneTermEqualSelector(field, value))
@@ -103,7 +96,7 @@ func (q *request) chooseByFields() error {
 			rest = append(rest, fields.OneTermNotEqualSelector(field, value))
 		}
 	}
-	if doubt != nil && !q.chosen() {
+	if doubt != nil && !q.Chosen() {
 		return doubt
 	}
 	if len(q.terms) == before {
@@ -117,37 +110,14 @@ func (q *request) chooseByFields() error {
 	return nil
 }
 
-// narrow leaves the clusters of which the view has what is requested, and that the request
-// is about. A watch asks it again when the clusters of the view have changed.
-func (q *request) narrow(members []fleet.Member) []fleet.Member {
-	members = q.having(members)
-	for _, term := range q.terms {
-		members = slices.DeleteFunc(slices.Clone(members), func(m fleet.Member) bool { return slices.Contains(term.clusters, m.Name()) != term.equal })
-	}
-	return members
-}
-
-// having leaves the clusters of which the view has what is requested.
-func (q *request) having(members []fleet.Member) []fleet.Member {
-	if slices.ContainsFunc(q.rules, func(rule fleet.ResourceRule) bool { return rule.Clusters != nil }) {
-		members = slices.DeleteFunc(slices.Clone(members), func(m fleet.Member) bool { return !ruled(q.rules, m.Name()) })
-	}
-	return members
-}
-
-// chosen reports whether the request names its cluster.
-func (q *request) chosen() bool {
-	return slices.ContainsFunc(q.terms, func(term clusterTerm) bool { return term.equal && len(term.clusters) == 1 })
-}
-
 // atSign matches what has an @ in a label selector. No label has one, in its key or in its
 // value, so it is NAME@CLUSTER: kubectl lists the slices of a Service by the Service's name.
 var atSign = regexp.MustCompile(`[^\s=!(),<>]*@[^\s=!(),<>]*`)
 
 // chooseByLabels takes clusters out of the label selector.
-func (q *request) chooseByLabels() error {
+func (q *Request) chooseByLabels() error {
 	const parameter = "labelSelector"
-	text := q.query.Get(parameter)
+	text := q.Query.Get(parameter)
 	if !strings.Contains(text, "@") && !strings.Contains(text, fleet.AnnotationCluster) {
 		return nil
 	}
@@ -188,7 +158,7 @@ func (q *request) chooseByLabels() error {
 }
 
 // chooseByLabel notes the clusters that a requirement of the view's label names.
-func (q *request) chooseByLabel(requirement labels.Requirement) error {
+func (q *Request) chooseByLabel(requirement labels.Requirement) error {
 	switch requirement.Operator() {
 	case selection.Equals, selection.DoubleEquals, selection.In:
 		q.terms = append(q.terms, clusterTerm{requirement.ValuesUnsorted(), true})
@@ -202,7 +172,7 @@ func (q *request) chooseByLabel(requirement labels.Requirement) error {
 }
 
 // named takes the cluster off the names that a requirement has for values.
-func (q *request) named(requirement labels.Requirement, value func(string) string) (labels.Requirement, error) {
+func (q *Request) named(requirement labels.Requirement, value func(string) string) (labels.Requirement, error) {
 	var values []string
 	var clusters []string
 	for _, v := range requirement.ValuesUnsorted() {

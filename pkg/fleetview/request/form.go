@@ -1,4 +1,4 @@
-package fleetview
+package request
 
 import (
 	"mime"
@@ -13,47 +13,47 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/watch/encoding"
 )
 
-// form is how objects are written: a media type, and what they are changed into.
-type form struct {
-	// accept is the media type with its parameters, as members are asked for it.
-	accept string
-	// as is what the API server makes of the objects: "", Table, PartialObjectMetadata or
+// Form is how objects are written: a media type, and what they are changed into.
+type Form struct {
+	// Accept is the media type with its parameters, as members are asked for it.
+	Accept string
+	// As is what the API server makes of the objects: "", Table, PartialObjectMetadata or
 	// PartialObjectMetadataList.
-	as string
+	As string
 	// version is the one of group meta.k8s.io in which as is wanted.
 	version string
-	// contentType is the one that the view's answer has.
-	contentType string
+	// ContentType is the one that the view's answer has.
+	ContentType string
 }
 
 const (
-	yamlType = "application/yaml"
-	// protobufType is what requests may have, and answers have not.
-	protobufType = "application/vnd.kubernetes.protobuf"
+	YAMLType = "application/yaml"
+	// ProtobufType is what requests may have, and answers have not.
+	ProtobufType = "application/vnd.kubernetes.protobuf"
 )
 
-// forms returns what a client accepts and a view can write, best first.
-func forms(r *http.Request) ([]form, error) {
+// Forms returns what a client accepts and a view can write, best first.
+func Forms(r *http.Request) ([]Form, error) {
 	header := strings.Join(r.Header["Accept"], ",")
 	if header == "" {
-		return []form{{accept: fleet.JSONType, contentType: fleet.JSONType}}, nil
+		return []Form{{Accept: fleet.JSONType, ContentType: fleet.JSONType}}, nil
 	}
-	var all []form
+	var all []Form
 	for _, clause := range goautoneg.ParseAccept(header) {
-		f := form{as: clause.Params["as"], accept: fleet.JSONType, contentType: fleet.JSONType}
+		f := Form{As: clause.Params["as"], Accept: fleet.JSONType, ContentType: fleet.JSONType}
 		switch media := clause.Type + "/" + clause.SubType; media {
-		case yamlType:
-			f.contentType = yamlType // JSON is YAML
+		case YAMLType:
+			f.ContentType = YAMLType // JSON is YAML
 		case fleet.JSONType, "*/*", "application/*":
 		default:
 			continue
 		}
-		if f.as != "" {
+		if f.As != "" {
 			if !f.convertible(clause.Params["g"], clause.Params["v"]) {
 				continue
 			}
 			f.version = clause.Params["v"]
-			f.accept = mime.FormatMediaType(f.accept, map[string]string{"as": f.as, "g": metav1.GroupName, "v": f.version})
+			f.Accept = mime.FormatMediaType(f.Accept, map[string]string{"as": f.As, "g": metav1.GroupName, "v": f.version})
 		}
 		all = append(all, f)
 	}
@@ -64,20 +64,20 @@ func forms(r *http.Request) ([]form, error) {
 }
 
 // convertible reports whether API servers make such a kind of their objects, and write it.
-func (f form) convertible(group, version string) bool {
+func (f Form) convertible(group, version string) bool {
 	if group != metav1.GroupName || version != "v1" && version != "v1beta1" {
 		return false
 	}
-	switch f.as {
+	switch f.As {
 	case "Table", "PartialObjectMetadata", "PartialObjectMetadataList":
 		return true
 	}
 	return false
 }
 
-// watched is the form of a watch.
-func (f form) watched(includeObject string) encoding.Form {
+// Watched is the form of a watch.
+func (f Form) Watched(includeObject string) encoding.Form {
 	// Clients of metadata have one Accept header for everything.
-	as := strings.TrimSuffix(f.as, "List")
+	as := strings.TrimSuffix(f.As, "List")
 	return encoding.Form{As: as, Version: f.version, IncludeObject: includeObject}
 }
