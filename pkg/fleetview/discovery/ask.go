@@ -15,7 +15,7 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fleet"
 )
 
-// errNotAsked is of members that could not be asked within maxAsking.
+// errNotAsked is of members that could not be asked within MaxAsking.
 var errNotAsked = errors.New("others took so long that it was not asked: ask again")
 
 // A question is what is asked of members, and known for a while.
@@ -99,9 +99,9 @@ func (d *Discovery) parse(ctx context.Context, q question, content digest, parts
 	return value, nil
 }
 
-// ask asks members of which no answer is known that is not older than fresh, maxBegun at a
+// ask asks members of which no answer is known that is not older than fresh, fleet.MaxAsked at a
 // time, and returns the answers of all in their order. An answer without content and
-// error has not come before the client went away. After maxAsking no more members are begun: those that
+// error has not come before the client went away. After MaxAsking no more members are begun: those that
 // were not asked come first the next time.
 func (d *Discovery) ask(ctx context.Context, view fleet.View, members []fleet.Member, q question, fresh time.Duration) []answer {
 	answers := make([]answer, len(members))

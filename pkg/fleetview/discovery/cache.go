@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// FreshFor is how long a member's answer is used without asking again, and missingFor how
+	// FreshFor is how long a member's answer is used without asking again, and MissingFor how
 	// long if the client wants something that is in no answer.
 	FreshFor   = time.Minute
 	MissingFor = time.Second

@@ -17,7 +17,7 @@ const (
 	unknownTypeMeta, unknownRaw, unknownEncoding, unknownType = 1, 2, 3, 4
 	typeAPIVersion, typeKind                                  = 1, 2
 	objectMetadata                                            = 1
-	metaName, metaNamespace, metaUID, metaVersion             = 1, 3, 5, 6
+	metaName, metaNamespace, metaVersion                      = 1, 3, 6
 	metaLabels, metaAnnotations, metaOwners                   = 11, 12, 13
 	ownerName                                                 = 3
 	selectorLabels                                            = 1
@@ -313,8 +313,8 @@ func (e *edit) appendProtobufLabel(dst []byte, f field) (_ []byte, err error) {
 		return append(dst, f.text...), nil
 	}
 	start := len(dst)
-	dst = protowire.AppendString(protowire.AppendTag(dst, entryKey, protowire.BytesType), key)
-	dst = protowire.AppendString(protowire.AppendTag(dst, entryValue, protowire.BytesType), plain)
+	dst = appendString(dst, entryKey, key)
+	dst = appendString(dst, entryValue, plain)
 	return closeField(dst, start, f.number), nil
 }
 
@@ -357,7 +357,7 @@ func (e *edit) appendProtobufOwner(dst []byte, f field) (_ []byte, err error) {
 			dst = append(dst, in.text...)
 			continue
 		}
-		dst = protowire.AppendString(protowire.AppendTag(dst, ownerName, protowire.BytesType), e.plain(string(in.content)))
+		dst = appendString(dst, ownerName, e.plain(string(in.content)))
 	}
 	return closeField(dst, start, f.number), nil
 }

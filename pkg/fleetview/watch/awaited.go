@@ -4,8 +4,9 @@ import (
 	"errors"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
-	"open-cluster-management.io/cluster-proxy/pkg/fleetview/watch/encoding"
 )
 
 // await begins to wait for the initial events of the members that have joined.
@@ -100,7 +101,7 @@ func (s *stream) endInitial() {
 		return
 	}
 	s.initial = nil
-	s.mark(map[string]string{encoding.AnnotationInitialEnd: "true"})
+	s.mark(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
 }
 
 // markLess adds a bookmark if the client has got what the bookmark before has said that it lacks.

@@ -399,7 +399,7 @@ func (c *client) events() []string {
 		if e.Type != encoding.Bookmark {
 			text += " " + object.GetAnnotations()["cluster"] + "/" + object.GetName()
 		}
-		if object.GetAnnotations()[encoding.AnnotationInitialEnd] != "" {
+		if object.GetAnnotations()[metav1.InitialEventsAnnotationKey] != "" {
 			text += " initial"
 		}
 		if missing := object.GetAnnotations()[AnnotationMissing]; missing != "" {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/watch/encoding"
 )
@@ -40,7 +41,7 @@ func (c *cluster) sendInitial(ctx context.Context, w wants, out *io.PipeWriter) 
 	}
 	if mode == allInitial {
 		end := &corev1.ConfigMap{TypeMeta: configMap}
-		end.ResourceVersion, end.Annotations = fmt.Sprint(now), map[string]string{encoding.AnnotationInitialEnd: "true"}
+		end.ResourceVersion, end.Annotations = fmt.Sprint(now), map[string]string{metav1.InitialEventsAnnotationKey: "true"}
 		frames = append(frames, framed(encoding.Bookmark, c.transformed(w, end, len(frames) == 0)))
 	}
 	c.mu.Unlock()
@@ -118,7 +119,7 @@ func TestChangesAmongInitialEvents(t *testing.T) {
 		a.set("z")
 		a.with(func() {
 			end := &corev1.ConfigMap{}
-			end.Annotations = map[string]string{encoding.AnnotationInitialEnd: "true"}
+			end.Annotations = map[string]string{metav1.InitialEventsAnnotationKey: "true"}
 			a.now++
 			a.change(encoding.Bookmark, end)
 		})

@@ -49,7 +49,7 @@ func (o Options) serve(w http.ResponseWriter, r *http.Request, form encoding.Cod
 		return err
 	}
 	begun.warn(w.Header())
-	w.Header().Set("Content-Type", form.Media().Content)
+	w.Header().Set("Content-Type", encoding.JSONType)
 	w.Header().Set("Cache-Control", "no-cache, private")
 	w.WriteHeader(http.StatusOK)
 	if http.NewResponseController(w).Flush() != nil {

@@ -75,7 +75,7 @@ func (c *client) object(row metav1.TableRow, version string) string {
 	if object.ResourceVersion != version {
 		c.t.Errorf("object %s: its version is not that of the Table, %s", row.Object.Raw, version)
 	}
-	if object.Annotations[encoding.AnnotationInitialEnd] != "" {
+	if object.Annotations[metav1.InitialEventsAnnotationKey] != "" {
 		return " initial"
 	}
 	if object.Name == "" {

@@ -19,9 +19,8 @@ const (
 
 // Media are the media types of one form.
 type Media struct {
-	// Watch and List are what members accept requests with, and Content is that of the
-	// client's answer.
-	Watch, List, Content string
+	// Watch and List are what members accept requests with.
+	Watch, List string
 	// IncludeObject is the parameter with which members are asked.
 	IncludeObject string
 	// Of is what the objects are, if that is known before any was seen.

@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"slices"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/merge"
 )
 
@@ -63,7 +65,7 @@ func checkKind(kind string, object []byte) error {
 // endsInitial reports whether an event is the bookmark behind the initial events. Bookmarks
 // have no names in which a cluster's user could write that.
 func endsInitial(kind string, object []byte) bool {
-	return kind == Bookmark && bytes.Contains(object, []byte(AnnotationInitialEnd))
+	return kind == Bookmark && bytes.Contains(object, []byte(metav1.InitialEventsAnnotationKey))
 }
 
 // statusError reads the object of an ERROR event.
@@ -80,6 +82,3 @@ func statusError(object []byte) error {
 
 // ErrExpired says that a member does not know the version any more.
 var ErrExpired = errors.New("the cluster does not know the version any more")
-
-// AnnotationInitialEnd marks the bookmark behind the initial objects (KEP-3157).
-const AnnotationInitialEnd = "k8s.io/initial-events-end"

@@ -25,7 +25,7 @@ func (f Form) NewCodec() Codec {
 }
 
 func (f Form) media() Media {
-	m := Media{Watch: JSONType, Content: JSONType}
+	m := Media{Watch: JSONType}
 	m.List = m.Watch
 	if f.As == "" {
 		return m

@@ -13,10 +13,10 @@ import (
 )
 
 const (
-	// keepPositions is how long a version can be resumed after it was given out.
+	// TTL is how long a version can be resumed after it was given out.
 	TTL = 5 * time.Minute
-	// maxPositions bounds the bytes of all that is kept, by an estimate. Above it,
-	// positions are forgotten down to keptPositions, because looking for them takes a while.
+	// maxSize bounds the bytes of all that is kept, by an estimate. Above it,
+	// positions are forgotten down to keptSize, because looking for them takes a while.
 	maxSize    = 64 << 20
 	keptSize   = maxSize / 8 * 7
 	recordSize = 1 << 10
@@ -24,7 +24,7 @@ const (
 	stepSize   = 40
 )
 
-// Positions knows which version each member had at the versions that this process gave to
+// Store knows which version each member had at the versions that this process gave to
 // clients, and other replicas that have ended, for 5 minutes and in at most about 64 MiB; of the
 // owners who have most, the oldest are forgotten first. A running stream's own
 // positions are a part of the stream, and not counted. The zero value is ready. Its methods are safe
@@ -62,7 +62,7 @@ type Record struct {
 	live  bool
 	ended time.Time
 	size  int
-	// changed is what Positions.changes was at the record's newest change.
+	// changed is what Store.changes was at the record's newest change.
 	changed uint64
 }
 
