@@ -96,6 +96,8 @@ func destination(ctx context.Context, q *request.Request, media string, body []b
 	case q.Info.Verb == "create":
 		return nil, fault.Refuse(http.StatusMethodNotAllowed, fmt.Sprintf("view %q has %d clusters: say which one by metadata.name NAME@CLUSTER, or by annotation %s",
 			q.View.Name, len(q.Members), fleet.AnnotationCluster))
+	case q.Info.Verb != "deletecollection":
+		return nil, fault.Refuse(http.StatusMethodNotAllowed, "an object is changed by its name: put the name into the path")
 	}
 	return nil, fault.Refuse(http.StatusMethodNotAllowed, "objects of many clusters cannot be deleted at once: choose one cluster with field selector "+request.ClusterField+"=CLUSTER")
 }
