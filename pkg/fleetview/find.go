@@ -79,7 +79,7 @@ func owner(ctx context.Context, q *request.Request) (fleet.Member, error) {
 	candidate := q.Info.Name + "@" + found.Member.Name()
 	has := fmt.Sprintf("cluster %q has %s %q", found.Member.Name(), q.Info.Resource, q.Info.Name)
 	if len(failures) > 0 {
-		has += ", but " + fleet.SomeOf(fault.Clusters(failures)) + " did not answer"
+		has += ", but " + fault.Outcomes(failures)
 	}
 	switch {
 	case q.Bare():

@@ -53,9 +53,7 @@ func (h *Handler) get(w http.ResponseWriter, r *http.Request, q *request.Request
 		}
 		header := w.Header()
 		copyHeaders(header, found.Response.Header)
-		if len(failures) > 0 {
-			fault.AddWarning(header, fleet.SomeOf(fault.Clusters(failures))+" did not answer, and may have an object of this name too")
-		}
+		fault.Warn(header, failures, "an object of this name may be there too")
 		header.Set("Content-Type", form.ContentType)
 		header.Set("Content-Length", strconv.Itoa(len(body)))
 		_, _ = w.Write(body) // an error is the client's: it has gone

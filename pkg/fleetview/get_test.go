@@ -160,3 +160,16 @@ func TestQueryAndHeaderOfReads(t *testing.T) {
 		}
 	}
 }
+
+// TestGetBesideOthers reads an object that others may have too: a Warning has what they did.
+func TestGetBesideOthers(t *testing.T) {
+	view := testView(newCluster("a", shop+"/web"), newCluster("b").failing(refusing(http.StatusForbidden)), newCluster("c").failing(away))
+	got := New(Options{}).request(t, view, http.MethodGet, shop+"/web", "")
+	want := []string{
+		`299 - "cluster b refused (code 403 is the answer to user ann); an object of this name may be there too"`,
+		`299 - "cluster c did not answer (no tunnel since 10:02); an object of this name may be there too"`,
+	}
+	if diff := cmp.Diff(want, got.warnings); diff != "" || got.code != http.StatusOK {
+		t.Errorf("got %d with Warnings (-want +got):\n%s", got.code, diff)
+	}
+}

@@ -140,27 +140,15 @@ func (h *Handler) readReviews(answers []fleet.Answer, q *request.Request) (all [
 
 // mergeReviews makes one answer of several. It changes the first one.
 func mergeReviews(q *request.Request, answers []reviewed, failures []*fault.Fault) map[string]any {
-	missing := missingOf(failures)
 	switch reviewKinds[q.Info.Resource].field {
 	case "allowed":
-		answers[0].object["status"] = mergeAccess(answers, missing)
+		answers[0].object["status"] = mergeAccess(answers, failures)
 	case "resourceRules":
-		answers[0].object["status"] = mergeRules(answers, missing)
+		answers[0].object["status"] = mergeRules(answers, failures)
 	default:
 		answers[0].object["status"] = mostSay(answers)
 	}
 	return answers[0].object
-}
-
-// missingOf says of each cluster without a part in a review what it did.
-func missingOf(failures []*fault.Fault) (missing []string) {
-	for _, f := range failures[:min(len(failures), fault.MaxNamed)] {
-		missing = append(missing, f.Cluster+" "+fault.OneLine(f.Outcome(), maxShown))
-	}
-	if more := len(failures) - len(missing); more > 0 {
-		missing = append(missing, fmt.Sprintf("%d more have no part", more))
-	}
-	return missing
 }
 
 // mostSay returns the status that most clusters answer, and of equally many the first: who the user
@@ -182,7 +170,7 @@ func mostSay(answers []reviewed) map[string]any {
 }
 
 // mergeAccess is allowed where one cluster allows it, and says where.
-func mergeAccess(answers []reviewed, missing []string) map[string]any {
+func mergeAccess(answers []reviewed, failures []*fault.Fault) map[string]any {
 	var allowing, refusing, reasons []string
 	for _, a := range answers {
 		if allowed, _ := a.status["allowed"].(bool); allowed {
@@ -205,8 +193,8 @@ func mergeAccess(answers []reviewed, missing []string) map[string]any {
 	if len(allowing) == 0 {
 		parts = append(parts, reasons...)
 	}
-	if len(missing) > 0 {
-		status["evaluationError"] = strings.Join(missing, "; ")
+	if len(failures) > 0 {
+		status["evaluationError"] = fault.Outcomes(failures)
 	}
 	status["reason"] = strings.Join(parts, "; ")
 	return status
@@ -216,8 +204,8 @@ func mergeAccess(answers []reviewed, missing []string) map[string]any {
 const maxShown = 300
 
 // mergeRules has the rules of all clusters.
-func mergeRules(answers []reviewed, missing []string) map[string]any {
-	status := map[string]any{"incomplete": len(missing) > 0}
+func mergeRules(answers []reviewed, failures []*fault.Fault) map[string]any {
+	status := map[string]any{"incomplete": len(failures) > 0}
 	for _, key := range []string{"resourceRules", "nonResourceRules"} {
 		seen, rules := map[string]bool{}, []any{}
 		for _, a := range answers {
@@ -240,7 +228,10 @@ func mergeRules(answers []reviewed, missing []string) map[string]any {
 			problems = append(problems, a.cluster+": "+fault.OneLine(problem, maxShown))
 		}
 	}
-	if problems = append(problems, missing...); len(problems) > 0 {
+	if len(failures) > 0 {
+		problems = append(problems, fault.Outcomes(failures))
+	}
+	if len(problems) > 0 {
 		status["evaluationError"] = strings.Join(problems, "; ")
 	}
 	return status

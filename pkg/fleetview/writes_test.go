@@ -144,7 +144,8 @@ func TestLoneMember(t *testing.T) {
 		"fewer serve it":                {faults: faults{unserved, unserved, unserved}, writes: fleet.WritesAny, want: "409 most clusters do not have widgets at all: name the cluster, as w@a"},
 		"one does not answer":           {faults: faults{away}, writes: fleet.WritesAny, want: "503 name the cluster, as w@a"},
 		"one refuses":                   {faults: faults{refusing(http.StatusForbidden)}, writes: fleet.WritesAny, want: "503 name the cluster, as w@a"},
-		"one does not answer, named":    {faults: faults{away}, want: "409 but b did not answer: to change it or to connect to it, name the cluster, as w@a"},
+		"one does not answer, named":    {faults: faults{away}, want: "409 but cluster b did not answer (no tunnel since 10:02): to change it or to connect to it, name the cluster, as w@a"},
+		"one refuses, named":            {faults: faults{refusing(http.StatusForbidden)}, want: "409 but cluster b refused (code 403 is the answer to user ann): to change it"},
 		"fewer serve it, named":         {faults: faults{unserved, unserved, unserved}, want: "409 as w@a"},
 		"nobody says whether it has it": {faults: faults{away, away, away}, writes: fleet.WritesAny, want: "503 name the cluster, as w@a"},
 	} {

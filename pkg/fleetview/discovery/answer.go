@@ -37,19 +37,6 @@ func faultsOf(known *Resources) []*fault.Fault {
 	return absent
 }
 
-// outcomes says what each cluster did, in one line.
-func outcomes(faults []*fault.Fault) string {
-	var parts []string
-	for i, f := range faults {
-		if i == fault.MaxNamed {
-			parts = append(parts, fmt.Sprintf("and %d more", len(faults)-i))
-			break
-		}
-		parts = append(parts, fmt.Sprintf("cluster %s %s", f.Cluster, f.Outcome()))
-	}
-	return strings.Join(parts, "; ")
-}
-
 func warnOfConflicts(header http.Header, conflicts []catalog.Conflict) {
 	for i, c := range conflicts {
 		if i == fault.MaxNamed {
@@ -71,12 +58,12 @@ func noAnswer(view fleet.View, absent []*fault.Fault) error {
 	for _, f := range absent {
 		if !isForbidden(f) {
 			err := fault.NoneAnswered(absent)
-			err.ErrStatus.Message = fmt.Sprintf("no cluster of view %q answered: %s", view.Name, outcomes(absent))
+			err.ErrStatus.Message = fmt.Sprintf("no cluster of view %q answered: %s", view.Name, fault.Outcomes(absent))
 			return err
 		}
 		code = max(code, f.Code)
 	}
-	return fault.Refuse(code, fmt.Sprintf("each cluster of view %q refused the request: %s", view.Name, outcomes(absent)))
+	return fault.Refuse(code, fmt.Sprintf("each cluster of view %q refused the request: %s", view.Name, fault.Outcomes(absent)))
 }
 
 // refuse answers for a view of which no cluster answered.

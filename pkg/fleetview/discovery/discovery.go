@@ -139,7 +139,7 @@ func serveGroups(w http.ResponseWriter, r *http.Request, view fleet.View, known 
 	}
 	if view.FailWhenUnreachable && len(absent) > 0 {
 		err := fault.Unreachable(absent)
-		err.ErrStatus.Message = fmt.Sprintf("no cluster that answered serves %q; %s", gv, outcomes(absent))
+		err.ErrStatus.Message = fmt.Sprintf("no cluster that answered serves %q; %s", gv, fault.Outcomes(absent))
 		fault.Write(w, err)
 		return
 	}

@@ -35,6 +35,19 @@ func Warn(header http.Header, faults []*Fault, effect string) {
 	}
 }
 
+// Outcomes says what each cluster did, in one line.
+func Outcomes(faults []*Fault) string {
+	var parts []string
+	for i, f := range faults {
+		if i == MaxNamed {
+			parts = append(parts, fmt.Sprintf("and %d more", len(faults)-i))
+			break
+		}
+		parts = append(parts, OneLine("cluster "+f.Cluster+" "+f.Outcome(), MaxWarning))
+	}
+	return strings.Join(parts, "; ")
+}
+
 // moreOf is the Warning of the clusters that are not named.
 func moreOf(n int, effect string) string {
 	if n == 1 {
