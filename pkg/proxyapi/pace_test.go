@@ -20,7 +20,6 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/relay"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/route"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/scope"
-	"open-cluster-management.io/cluster-proxy/pkg/status"
 )
 
 // pausedClient reads nothing until its write deadline, or until it goes on.
