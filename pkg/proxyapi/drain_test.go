@@ -111,7 +111,7 @@ func TestDrainEndsWatchesByWebSocket(t *testing.T) {
 			return
 		}
 		defer conn.Close()
-		fmt.Fprint(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n\x81\x04{\"a")
+		fmt.Fprint(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n\x81\x05{\"a")
 		<-rest
 		fmt.Fprint(conn, "\"}\x81\x02{}")
 		_, _ = io.Copy(io.Discard, buffer)
@@ -134,7 +134,7 @@ func TestDrainEndsWatchesByWebSocket(t *testing.T) {
 	wait.Poll{Every: 10 * time.Millisecond, For: 20 * time.Second}.Until(t, "the proxy API drains", w.server.health.Draining)
 	close(rest)
 	const reason = "the proxy API stops: watch again"
-	const event, last = "\x81\x04{\"a\"}", "\x88\x22\x03\xe9" + reason // 1001, going away
+	const event, last = "\x81\x05{\"a\"}", "\x88\x22\x03\xe9" + reason // 1001, going away
 	if got, err := io.ReadAll(reader); !strings.HasPrefix(string(got), event) || !strings.HasSuffix(string(got), last) {
 		t.Errorf("the watch ended with %q, %v; want %q first and %q last", got, err, event, last)
 	}
