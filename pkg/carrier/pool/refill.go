@@ -17,6 +17,7 @@ func (p *Pool) refill() { p.refillAfter(0) }
 // waiting.
 func (p *Pool) refillAfter(failures int) {
 	p.mu.Lock()
+	p.handOut()
 	usable, _ := p.usable()
 	short := p.cfg.MinIdle + len(p.waiters) - usable
 	if p.sessions && (len(p.idle) == 0 || !p.idle[0].c.InSession()) {

@@ -42,6 +42,15 @@ func (s *peerState) heard() {
 	}
 }
 
+// heardFrom notes an answer of a peer. If it was silent, those who wait get its idle carriers.
+func (p *Pool) heardFrom(peer *peerState) {
+	silent := peer.alive.IsSuspect()
+	peer.heard()
+	if silent {
+		p.refill()
+	}
+}
+
 // addTo counts one more carrier to a peer, which is alive; mu is held.
 func (p *Pool) addTo(name string) {
 	peer := p.peers[name]
@@ -93,7 +102,7 @@ func (p *Pool) openOn(ctx context.Context, c *carrier.Carrier, r carrier.OpenReq
 	conn, err := c.Open(ctx, r)
 	switch {
 	case carrier.Answered(err):
-		peer.heard()
+		p.heardFrom(peer)
 	case context.Cause(ctx) == errSilent:
 		err = &carrier.Error{Code: carrier.CutOff, Message: errSilent.Error(), Err: errSilent}
 	}
@@ -136,6 +145,7 @@ func (p *Pool) pingPeer(ctx context.Context, name string, peer *peerState) error
 	}
 	_, err := c.Open(ctx, carrier.OpenRequest{Network: carrier.NetworkPing})
 	if carrier.Answered(err) {
+		p.heardFrom(peer)
 		return nil
 	}
 	return err
@@ -158,6 +168,19 @@ func (p *Pool) usable() (n, next int) {
 		}
 	}
 	return n, next
+}
+
+// handOut gives idle carriers to those who wait; mu is held. They have come to wait while the peers
+// of all idle carriers were silent.
+func (p *Pool) handOut() {
+	for len(p.waiters) > 0 {
+		_, next := p.usable()
+		if next < 0 || p.idle[next].c.Role() != carrier.Opener {
+			return
+		}
+		p.waiters[0] <- supply{c: p.idle[next].c}
+		p.waiters, p.idle = p.waiters[1:], slices.Delete(p.idle, next, next+1)
+	}
 }
 
 // closeIdle closes the idle carriers to a silent peer that has come back by a new one: their

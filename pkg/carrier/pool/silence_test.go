@@ -2,6 +2,7 @@ package pool
 
 import (
 	"context"
+	"errors"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -312,6 +313,41 @@ func TestStallCostsNoCarriers(t *testing.T) {
 		if dialed > 1 || a.asked() < before+8 {
 			t.Errorf("%d carriers were dialed to a server that stalled, and it was asked for %d of 20 connections; want one at most, and half of them", dialed, a.asked()-before)
 		}
+	})
+}
+
+// TestStallCostsNoWaiterItsCarrier has three users wait while the only server says nothing, and takes
+// no new connections, as one does that a Service leaves out. When it answers again, each of them gets
+// an idle carrier to it.
+func TestStallCostsNoWaiterItsCarrier(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := &fakeServer{name: "a", serve: acceptAll}
+		var left atomic.Bool
+		pool := New(Config{MinIdle: 8, Dial: func(ctx context.Context) (*carrier.Carrier, error) {
+			if left.Load() {
+				return nil, errors.New("connection refused")
+			}
+			return a.dial(ctx)
+		}})
+		defer pool.Close()
+		pool.Start()
+		time.Sleep(time.Minute)
+		left.Store(true)
+		a.mu.Lock()
+		a.busy = time.Now().Add(4 * time.Second)
+		a.mu.Unlock()
+		var users sync.WaitGroup
+		for range 3 {
+			users.Go(func() {
+				began := time.Now()
+				ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+				defer cancel()
+				if _, err := pool.Open(ctx, request); err != nil {
+					t.Errorf("a dial failed after %s: %v", time.Since(began), err)
+				}
+			})
+		}
+		users.Wait()
 	})
 }
 
