@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
@@ -31,6 +32,7 @@ type peerState struct {
 	carriers int
 	alive    *liveness.Peer
 	answered chan struct{} // has a token after an answer, of whatever kind
+	awaited  atomic.Int32  // Opens that wait for an answer
 }
 
 // heard notes an answer.
@@ -91,6 +93,8 @@ func (p *Pool) openOn(ctx context.Context, c *carrier.Carrier, r carrier.OpenReq
 	if !peer.alive.HeardSince(began) {
 		stop := peer.alive.AwaitAnswer(func() { cancel(errSilent) })
 		defer stop()
+		peer.awaited.Add(1)
+		defer peer.awaited.Add(-1)
 	}
 	// The path of one carrier may be gone, while the peer answers on others.
 	lost := time.AfterFunc(liveness.PingAfter+liveness.PingTimeout, func() {
@@ -111,7 +115,8 @@ func (p *Pool) openOn(ctx context.Context, c *carrier.Carrier, r carrier.OpenReq
 
 // pingPeer waits for an answer of a peer on one of its idle carriers. If there is none, a
 // carrier that is dialed now may lead to the peer, which shows that it is alive, too. Dials that
-// hang may lead to a peer that is silent, so they are not made again.
+// hang may lead to a peer that is silent, so they are not made again; nor are any once no Open
+// waits for the peer, which may have gone for good while a connection to it goes on.
 func (p *Pool) pingPeer(ctx context.Context, name string, peer *peerState) error {
 	p.mu.Lock()
 	i := slices.IndexFunc(p.idle, func(i idleCarrier) bool { return i.c.PeerName() == name })
@@ -131,7 +136,7 @@ func (p *Pool) pingPeer(ctx context.Context, name string, peer *peerState) error
 		default:
 		}
 		for {
-			if !peer.alive.IsSuspect() {
+			if peer.awaited.Load() > 0 && !peer.alive.IsSuspect() {
 				p.Request(pingDials - p.Stats().Dialing)
 			}
 			select {

@@ -351,6 +351,46 @@ func TestStallCostsNoWaiterItsCarrier(t *testing.T) {
 	})
 }
 
+// TestNobodyWaitsForPings has a user go who waited for a server to which no more dials lead, as one
+// that drains, while another connection to it goes on.
+func TestNobodyWaitsForPings(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var asked atomic.Int32
+		a := &fakeServer{name: "a", serve: func(ctx context.Context, p *carrier.Pending) {
+			if asked.Add(1) == 1 {
+				_, _ = p.Accept(carrier.Endpoints{})
+				return
+			}
+			<-ctx.Done()
+		}}
+		b := &fakeServer{name: "b", serve: acceptAll}
+		var dials atomic.Int32
+		pool := New(Config{MinIdle: 1, Dial: func(ctx context.Context) (*carrier.Carrier, error) {
+			if dials.Add(1) <= 2 {
+				return a.dial(ctx)
+			}
+			return b.dial(ctx)
+		}})
+		defer pool.Close()
+		pool.Start()
+		synctest.Wait()
+		if _, err := pool.Open(t.Context(), request); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second/2)
+		defer cancel()
+		if _, err := pool.Open(ctx, request); carrier.CodeOf(err) != carrier.TimedOut {
+			t.Fatalf("a dial to a target that does not answer: %v, want %v", err, carrier.TimedOut)
+		}
+		before := dials.Load()
+		time.Sleep(time.Minute)
+		if n := dials.Load() - before; n > 2*pingDials {
+			t.Errorf("%d dials in the minute after the last user has gone, want none for pings", n)
+		}
+	})
+}
+
 // TestSlowServerIsWaitedFor has a server that needs longer to answer a ping than a dead one is
 // given: it is asked a second time, and then waited for.
 func TestSlowServerIsWaitedFor(t *testing.T) {
