@@ -105,8 +105,11 @@ func ownerOf(object *metav1.PartialObjectMetadata) (ok bool, text, remedy string
 		return false, fmt.Sprintf("belongs to %s %q", owner.Kind, owner.Name), "have its owner remove it before the installation: a hub has one addon of this name"
 	case object.Labels["app.kubernetes.io/managed-by"] == "Helm" && release != "":
 		return true, fmt.Sprintf("belongs to Helm's release %q in namespace %q, which is the one to upgrade", release, object.Annotations["meta.helm.sh/release-namespace"]), ""
+	case object.Labels["app.kubernetes.io/managed-by"] == "Helm":
+		return true, "was rendered from a chart by another tool than Helm, such as Argo CD, which is the one to upgrade with", ""
 	default:
-		return false, "belongs to no release of Helm, which does not write to it", "delete it, or add --take-ownership to helm upgrade (Helm 3.17)"
+		return false, "belongs to no release of Helm, which does not write to it",
+			"add --take-ownership to helm install or upgrade (Helm 3.17). Do not delete it: the agents of all clusters would go with it"
 	}
 }
 

@@ -129,6 +129,7 @@ func TestCheckOwners(t *testing.T) {
 		{"another operator's", &metav1.ObjectMeta{OwnerReferences: ownedBy("Stack", "ours")}, false, `belongs to Stack "ours"`},
 		{"another release's", &metav1.ObjectMeta{Labels: map[string]string{"app.kubernetes.io/managed-by": "Helm"},
 			Annotations: map[string]string{"meta.helm.sh/release-name": "old", "meta.helm.sh/release-namespace": "ns"}}, true, `Helm's release "old" in namespace "ns"`},
+		{"Argo CD's", &metav1.ObjectMeta{Labels: map[string]string{"app.kubernetes.io/managed-by": "Helm"}}, true, "rendered from a chart by another tool"},
 		{"applied by hand", &metav1.ObjectMeta{}, false, "belongs to no release of Helm"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
