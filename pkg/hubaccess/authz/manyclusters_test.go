@@ -287,3 +287,25 @@ func TestLateLists(t *testing.T) {
 		}
 	})
 }
+
+// TestRightBySetWithdrawnWhileOthersAreAsked withdraws a right to a set while the hub is asked about
+// the other sets, which takes long.
+func TestRightBySetWithdrawnWhileOthersAreAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 0, 0)
+		f.limit(2, 20*time.Millisecond)
+		sets := fakeSets{"a": {"cluster1"}}
+		for i := range 1000 {
+			sets[fmt.Sprint("other-", i)] = nil
+		}
+		f.authorizer.sets = &sets
+		f.grant(true, "a")
+		time.AfterFunc(time.Second, func() { f.grant(false, "a") })
+		began := time.Now()
+		decision, _, err := f.authorizer.AuthorizeCluster(t.Context(), &user.DefaultInfo{Name: "jane"}, Right{Verb: "get"}, "cluster1")
+		took := time.Since(began)
+		if decision == authorizer.DecisionAllow || err != nil || took < decisionTTL+time.Second {
+			t.Errorf("after %s: %v, %v; want a right that was withdrawn after 1 s to be gone", took, decision, err)
+		}
+	})
+}

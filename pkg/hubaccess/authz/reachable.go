@@ -26,8 +26,13 @@ func (a *Authorizer) AuthorizeCluster(ctx context.Context, u user.Info, want Rig
 	if err != nil {
 		return authorizer.DecisionNoOpinion, reason, err
 	}
-	if set, ok := firstIn(allowed, a.sets.SetsOf(cluster)); ok {
-		return authorizer.DecisionAllow, fmt.Sprintf("allowed for ManagedClusterSet %q", set), nil
+	// Asking about all of them may have taken longer than an answer is believed.
+	of := slices.DeleteFunc(slices.Clone(a.sets.SetsOf(cluster)), func(set string) bool { return !slices.Contains(allowed, set) })
+	if of, _, err = a.lists.filter(limited, of, questionsOfSets(u, want, decisionTTL)); err != nil {
+		return authorizer.DecisionNoOpinion, reason, err
+	}
+	if len(of) > 0 {
+		return authorizer.DecisionAllow, fmt.Sprintf("allowed for ManagedClusterSet %q", of[0]), nil
 	}
 	return decision, reason, nil
 }
@@ -115,7 +120,12 @@ func (a *Authorizer) allowedSets(ctx context.Context, u user.Info, right Right, 
 		return nil, time.Time{}, err
 	}
 	slices.Sort(sets)
-	return a.lists.filter(ctx, sets, questionsOf(u, grantTTL, func(set string) authorizer.Attributes { return right.ofSet(u, set) }))
+	return a.lists.filter(ctx, sets, questionsOfSets(u, right, grantTTL))
+}
+
+// questionsOfSets are questions about sets.
+func questionsOfSets(u user.Info, right Right, grantTTL time.Duration) questions {
+	return questionsOf(u, grantTTL, func(set string) authorizer.Attributes { return right.ofSet(u, set) })
 }
 
 // firstIn returns the first name that is among the sorted ones.
