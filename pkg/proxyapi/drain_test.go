@@ -2,15 +2,20 @@ package proxyapi
 
 import (
 	"bufio"
+	"context"
 	"crypto/tls"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/scope"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/session"
 	"open-cluster-management.io/cluster-proxy/test/testkit/pkitest"
 	"open-cluster-management.io/cluster-proxy/test/testkit/wait"
 )
@@ -141,5 +146,40 @@ func TestDrainEndsWatchesByWebSocket(t *testing.T) {
 	conn.Close()
 	if err := w.ended(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestDrainBeforeTheAnswer drains while the cluster's answer to a watch by WebSocket is on its way:
+// the close message comes behind the head of the answer, which httputil.ReverseProxy writes when it
+// has taken the connection over.
+func TestDrainBeforeTheAnswer(t *testing.T) {
+	const head = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+	draining, drain := context.WithCancel(t.Context())
+	drain()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		upgrade, leave := session.UpgradeWatch(draining, w, &scope.Scope{Upgraded: http.Header{"Upgrade": {"websocket"}}}, func() {})
+		defer leave()
+		conn, buffer, err := http.NewResponseController(upgrade).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close()
+		time.Sleep(100 * time.Millisecond)
+		if _, err := buffer.WriteString(head); err != nil || buffer.Flush() != nil {
+			t.Error("the head cannot be written")
+		}
+		_, _ = io.Copy(io.Discard, conn)
+	}))
+	defer server.Close()
+	conn, err := net.Dial("tcp", server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	fmt.Fprint(conn, "GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+	const last = "\x88\x22\x03\xe9the proxy API stops: watch again"
+	if got, err := io.ReadAll(conn); string(got) != head+last || err != nil {
+		t.Errorf("the client has read %q, %v; want %q", got, err, head+last)
 	}
 }

@@ -43,7 +43,7 @@ func slowUser(t *testing.T, answer http.Header, header []byte, cancel func(*sess
 	if err := conn.(*net.TCPConn).SetWriteBuffer(1 << 20); err != nil {
 		t.Fatal(err)
 	}
-	c = &session.Conn{Conn: conn, Session: &session.Session{}, Follower: frames.New(answer, true), Over: make(chan struct{})}
+	c = &session.Conn{Conn: conn, Session: &session.Session{}, Follower: frames.New(answer, true), Begun: make(chan struct{}), Over: make(chan struct{})}
 	c.Cancel = func() { cancel(c) }
 	c.Session.Why.Store(session.EndedStatus())
 	shown = append(header, make([]byte, 256<<10)...)

@@ -74,7 +74,7 @@ func (u *sessionUpgrade) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	}
 	kind := u.session.Status.Kind
 	c := &Conn{Conn: conn, Session: u.session, Cancel: u.cancel, tape: u.tape,
-		Follower: frames.New(u.scope.Upgraded, kind == KindExec || kind == kindAttach || u.tape != nil), Over: make(chan struct{})}
+		Follower: frames.New(u.scope.Upgraded, kind == KindExec || kind == kindAttach || u.tape != nil), Begun: make(chan struct{}), Over: make(chan struct{})}
 	u.session.started = time.Now()
 	u.session.end = c.End
 	u.remove = u.join(c)
@@ -96,10 +96,16 @@ type Conn struct {
 	ending, said atomic.Bool
 	// writing holds up what tells the user.
 	writing sync.Mutex
+	// Begun is closed when the relay reads or writes. Before that the head of the answer may be on its
+	// way, which does not come through here.
+	Begun chan struct{}
+	begin sync.Once
 	// Over is closed when a user who is told has read it, or has had the time to.
 	Over chan struct{}
 	once sync.Once
 }
+
+func (c *Conn) began() { c.begin.Do(func() { close(c.Begun) }) }
 
 // finish ends the request of a session that is ended.
 func (c *Conn) finish() {
@@ -137,6 +143,7 @@ func (c *Conn) closeWrite() error {
 
 // Read reads what the user sends.
 func (c *Conn) Read(p []byte) (int, error) {
+	c.began()
 	for {
 		c.tape.room()
 		n, err := c.Conn.Read(p)
@@ -154,6 +161,7 @@ func (c *Conn) Read(p []byte) (int, error) {
 
 // Write writes to the user.
 func (c *Conn) Write(p []byte) (int, error) {
+	c.began()
 	c.tape.room()
 	c.writing.Lock()
 	defer c.writing.Unlock()
@@ -185,6 +193,11 @@ func (c *Conn) End() {
 }
 
 func (c *Conn) tell() {
+	select {
+	case <-c.Begun:
+	case <-c.Over:
+		return
+	}
 	c.writing.Lock() // until the deadline ends a write that waits
 	defer c.writing.Unlock()
 	if _, ok := c.Follower.Until(nil); ok && !c.said.Load() {
