@@ -84,8 +84,10 @@ func (f *fakeViews) set(name string, change func(*proxyv1alpha1.FleetView)) {
 }
 
 func (f *fakeViews) Sets() ([]string, error) { return slices.Collect(maps.Keys(f.sets)), nil }
-func (f *fakeViews) SetsOf(cluster string) []string {
-	return slices.DeleteFunc(slices.Sorted(maps.Keys(f.sets)), func(set string) bool { return !slices.Contains(f.sets[set], cluster) })
+func (f *fakeViews) Containing(sets []string) func(cluster string) []string {
+	return func(cluster string) []string {
+		return slices.DeleteFunc(slices.Clone(sets), func(set string) bool { return !slices.Contains(f.sets[set], cluster) })
+	}
 }
 
 func (f *fakeViews) InSet(cluster, set string) (bool, error) {

@@ -26,8 +26,8 @@ type Authorizer struct {
 type ClusterSets interface {
 	// Sets are the names of all sets. The error means that they are not known yet.
 	Sets() ([]string, error)
-	// SetsOf are the names of the sets that a cluster is in.
-	SetsOf(cluster string) []string
+	// Containing returns what names those of the sets that a cluster is in, in their order.
+	Containing(sets []string) func(cluster string) []string
 }
 
 // NewAuthorizer does no I/O.

@@ -30,13 +30,10 @@ type deciding struct {
 type fakeSets map[string][]string
 
 func (f *fakeSets) Sets() ([]string, error) { return slices.Collect(maps.Keys(*f)), nil }
-func (f *fakeSets) SetsOf(cluster string) (sets []string) {
-	for set, clusters := range *f {
-		if slices.Contains(clusters, cluster) {
-			sets = append(sets, set)
-		}
+func (f *fakeSets) Containing(sets []string) func(cluster string) []string {
+	return func(cluster string) []string {
+		return slices.DeleteFunc(slices.Clone(sets), func(set string) bool { return !slices.Contains((*f)[set], cluster) })
 	}
-	return sets
 }
 
 func startDeciding(t *testing.T) *deciding {

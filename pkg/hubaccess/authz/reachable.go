@@ -27,7 +27,7 @@ func (a *Authorizer) AuthorizeCluster(ctx context.Context, u user.Info, want Rig
 		return authorizer.DecisionNoOpinion, reason, err
 	}
 	// Asking about all of them may have taken longer than an answer is believed.
-	of := slices.DeleteFunc(slices.Clone(a.sets.SetsOf(cluster)), func(set string) bool { return !slices.Contains(allowed, set) })
+	of := a.sets.Containing(allowed)(cluster)
 	if of, _, err = a.lists.filter(limited, of, questionsOfSets(u, want, decisionTTL)); err != nil {
 		return authorizer.DecisionNoOpinion, reason, err
 	}
@@ -91,17 +91,15 @@ func (a *Authorizer) withRight(ctx context.Context, u user.Info, right Right, na
 	if err != nil {
 		return nil, time.Time{}, err
 	}
-	var bySet []string
-	byName := slices.DeleteFunc(slices.Clone(names), func(name string) bool {
-		if len(sets) == 0 {
-			return false
-		}
-		_, ok := firstIn(sets, a.sets.SetsOf(name))
-		if ok {
+	var bySet, byName []string
+	containing := a.sets.Containing(sets)
+	for _, name := range names {
+		if len(containing(name)) > 0 {
 			bySet = append(bySet, name)
+		} else {
+			byName = append(byName, name)
 		}
-		return ok
-	})
+	}
 	if len(byName) > longList {
 		q.denialTTL = longDenialTTL
 	}
@@ -126,16 +124,6 @@ func (a *Authorizer) allowedSets(ctx context.Context, u user.Info, right Right, 
 // questionsOfSets are questions about sets.
 func questionsOfSets(u user.Info, right Right, grantTTL time.Duration) questions {
 	return questionsOf(u, grantTTL, func(set string) authorizer.Attributes { return right.ofSet(u, set) })
-}
-
-// firstIn returns the first name that is among the sorted ones.
-func firstIn(sorted, names []string) (string, bool) {
-	for _, name := range names {
-		if _, ok := slices.BinarySearch(sorted, name); ok {
-			return name, true
-		}
-	}
-	return "", false
 }
 
 // UsableViews returns those of the views that a user may use, sorted, if the user may

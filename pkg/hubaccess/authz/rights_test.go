@@ -118,7 +118,9 @@ func TestSetsThatAreNotKnown(t *testing.T) {
 type unreadSets struct{}
 
 func (unreadSets) Sets() ([]string, error) { return nil, errors.New("not read yet") }
-func (unreadSets) SetsOf(string) []string  { return nil }
+func (unreadSets) Containing([]string) func(string) []string {
+	return func(string) []string { return nil }
+}
 
 // TestRightsBySetEndInTime has a right to a set withdrawn while lists and single clusters
 // are asked for at every moment.

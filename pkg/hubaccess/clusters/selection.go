@@ -104,16 +104,31 @@ func (s *Selection) Of(clusters iter.Seq2[string, map[string]string]) []string {
 // MissingSets returns the names of the ManagedClusterSets of the view that do not exist.
 func (s *Selection) MissingSets() []string { return slices.Clone(s.missing) }
 
-// SetsOf returns the sorted names of the ManagedClusterSets, among all, that a cluster
-// with these labels is in. OCM's own sets, default and global, are like any other. A
-// set whose selector means nothing has no clusters.
-func SetsOf(clusterLabels map[string]string, all []*clusterv1beta2.ManagedClusterSet) []string {
-	var in []string
-	for _, set := range all {
-		if selector, err := setSelector(set); err == nil && selector.Matches(labels.Set(clusterLabels)) {
-			in = append(in, set.Name)
+// namedSelector is that of a ManagedClusterSet.
+type namedSelector struct {
+	set string
+	by  labels.Selector
+}
+
+// selectorsOf are those of the named sets, in their order. OCM's own sets, default and global, are
+// like any other. A set that is not there, or whose selector means nothing, has no clusters.
+func selectorsOf(sets []string, find func(name string) *clusterv1beta2.ManagedClusterSet) (selectors []namedSelector) {
+	for _, name := range sets {
+		if set := find(name); set != nil {
+			if by, err := setSelector(set); err == nil {
+				selectors = append(selectors, namedSelector{name, by})
+			}
 		}
 	}
-	slices.Sort(in)
+	return selectors
+}
+
+// setsOf are the sets that a cluster with these labels is in.
+func setsOf(selectors []namedSelector, clusterLabels map[string]string) (in []string) {
+	for _, selector := range selectors {
+		if selector.by.Matches(labels.Set(clusterLabels)) {
+			in = append(in, selector.set)
+		}
+	}
 	return in
 }

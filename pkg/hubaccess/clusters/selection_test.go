@@ -3,6 +3,7 @@ package clusters
 import (
 	"errors"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -129,9 +130,14 @@ func TestSetsOf(t *testing.T) {
 		"c":      {"global", "untyped"},
 		"edge-7": {"global"},
 	}
+	byName := map[string]*clusterv1beta2.ManagedClusterSet{}
+	for _, set := range allSets() {
+		byName[set.Name] = set
+	}
+	selectors := selectorsOf(slices.Sorted(maps.Keys(byName)), func(name string) *clusterv1beta2.ManagedClusterSet { return byName[name] })
 	got := map[string][]string{}
 	for name, labels := range allClusters() {
-		got[name] = SetsOf(labels, allSets())
+		got[name] = setsOf(selectors, labels)
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("sets (-want +got):\n%s", diff)

@@ -198,17 +198,15 @@ func (v *Views) InSet(cluster, name string) (bool, error) {
 	return selector.Matches(labels.Set(managed.Labels)), nil
 }
 
-// SetsOf are the names of the ManagedClusterSets that a cluster is in.
-func (v *Views) SetsOf(cluster string) []string {
-	managed := v.clusters.cluster(cluster)
-	if managed == nil {
-		return nil
-	}
-	var all []*clusterv1beta2.ManagedClusterSet
-	for _, obj := range v.sets.informer.GetStore().List() {
-		if set, ok := obj.(*clusterv1beta2.ManagedClusterSet); ok {
-			all = append(all, set)
+// Containing returns what names those of the ManagedClusterSets that a cluster is in, in their
+// order. It reads the sets' selectors once for all clusters.
+func (v *Views) Containing(sets []string) func(cluster string) []string {
+	selectors := selectorsOf(sets, v.set)
+	return func(cluster string) []string {
+		managed := v.clusters.cluster(cluster)
+		if managed == nil || len(selectors) == 0 {
+			return nil
 		}
+		return setsOf(selectors, managed.Labels)
 	}
-	return SetsOf(managed.Labels, all)
 }

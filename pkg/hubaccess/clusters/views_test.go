@@ -163,7 +163,7 @@ func TestViews(t *testing.T) {
 		t.Errorf("Sets are %q, want eu prod", got)
 	}
 	for cluster, want := range map[string]string{"a": "eu", "b": "prod", "nowhere": ""} {
-		if got := strings.Join(views.SetsOf(cluster), " "); got != want {
+		if got := strings.Join(views.Containing(sets)(cluster), " "); got != want {
 			t.Errorf("cluster %s is in %q, want %q", cluster, got, want)
 		}
 	}
@@ -216,7 +216,7 @@ func setOf(name string, kind clusterv1beta2.SelectorType, by *metav1.LabelSelect
 func TestHubWithoutViews(t *testing.T) {
 	views, clusters, hub := startViews(t, func(*listingHub) {})
 	known(t, views, clusters)
-	if found, err := views.Get("all"); found != nil || err != nil || len(views.Names()) > 0 || clusters.Served("a") != nil || len(views.SetsOf("a")) > 0 {
+	if found, err := views.Get("all"); found != nil || err != nil || len(views.Names()) > 0 || clusters.Served("a") != nil || len(views.Containing([]string{"eu"})("a")) > 0 {
 		t.Errorf("view %v, %v, names %v; want none, and cluster a served", found, err, views.Names())
 	}
 	hub.set("fleetviews", v1alpha1.GroupVersion.String(), "FleetView", view("all", func(*v1alpha1.FleetView) {}))
