@@ -225,8 +225,9 @@ func (o Options) normalize(stored *v1alpha1.ManagedProxyConfiguration) (*v1alpha
 	return c, o.checkStart(c)
 }
 
-// checkStart has the processes' own checks look at the values of arguments. An AddOnDeploymentConfig
-// may complete what the agent is told of an identity provider: package agentaddon checks that.
+// checkStart has the processes' own checks look at the values of arguments. Package agentaddon checks
+// those that need others of a cluster's agent: an AddOnDeploymentConfig may complete what it is told
+// of an identity provider, and --enable-port-forward-proxy needs its place on the hub.
 func (o Options) checkStart(c *v1alpha1.ManagedProxyConfiguration) error {
 	if o.CheckArgs == nil {
 		return nil
@@ -235,7 +236,9 @@ func (o Options) checkStart(c *v1alpha1.ManagedProxyConfiguration) error {
 		return fmt.Errorf("spec.proxyServer.additionalArgs: the proxy-server does not start with them: %w", err)
 	}
 	agents := slices.Concat([]string{"proxy-agent"}, c.Spec.ProxyAgent.AdditionalServiceProxyArgs, c.Spec.ProxyAgent.AdditionalArgs)
-	agents = slices.DeleteFunc(agents, func(arg string) bool { return strings.HasPrefix(arg, "--oidc-") })
+	agents = slices.DeleteFunc(agents, func(arg string) bool {
+		return strings.HasPrefix(arg, "--oidc-") || strings.HasPrefix(arg, "--enable-port-forward-proxy=")
+	})
 	if err := o.CheckArgs(agents); err != nil {
 		return fmt.Errorf("spec.proxyAgent.additionalArgs and additionalServiceProxyArgs: the proxy-agent does not start with them: %w", err)
 	}

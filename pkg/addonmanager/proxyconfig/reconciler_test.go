@@ -511,3 +511,22 @@ func TestStatusOfADeletedConfiguration(t *testing.T) {
 		t.Errorf("writeStatus: %v, want nil or not found", err)
 	}
 }
+
+// TestChecksOfOneCluster leaves the check of arguments that need others of a cluster's agent to what
+// knows those.
+func TestChecksOfOneCluster(t *testing.T) {
+	var got []string
+	o := Options{CheckArgs: func(args []string) error { got = args; return nil }}
+	c, err := Normalize(configuration(func(c *v1alpha1.ManagedProxyConfiguration) {
+		c.Spec.ProxyAgent.AdditionalArgs = []string{"--enable-port-forward-proxy=true", "--oidc-client-id=a", "--idle-carriers=2"}
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := o.checkStart(c); err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"proxy-agent", "--idle-carriers=2"}; !slices.Equal(got, want) {
+		t.Errorf("checked %q for every agent, want %q", got, want)
+	}
+}
