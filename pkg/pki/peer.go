@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"time"
 
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 )
@@ -15,8 +16,10 @@ var errNoVerifiedPeer = errors.New("the peer has no verified certificate")
 type Agent struct {
 	Cluster string
 	// ClusterUID is that of the ManagedCluster that the certificate was issued
-	// for; empty if it does not say.
+	// for; empty in certificates of older addon managers.
 	ClusterUID string
+	// Issued is when it was issued, by the signer's clock.
+	Issued time.Time
 }
 
 // PeerAgent returns the agent on the other end, from the verified certificate. The
@@ -26,7 +29,7 @@ func PeerAgent(state tls.ConnectionState) (Agent, error) {
 	if err != nil {
 		return Agent{}, err
 	}
-	var agent Agent
+	agent := Agent{Issued: leaf.NotBefore.Add(backdate)}
 	if agent.Cluster, err = identity.ClusterFromAgentCommonName(leaf.Subject.CommonName); err != nil {
 		return Agent{}, err
 	}

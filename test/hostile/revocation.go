@@ -102,7 +102,9 @@ func (s *Suite) waitForRefusals(t *testing.T, table *cutOff, endpoints []endpoin
 // does, and a user's streams.
 type oldAgent struct {
 	why, cluster string
-	withdraw     func(t *testing.T, cluster string)
+	// anonymous is true for one of a time in which certificates held no UID.
+	anonymous bool
+	withdraw  func(t *testing.T, cluster string)
 	// refusal is what it is told in the end.
 	refusal string
 
@@ -118,6 +120,7 @@ func (s *Suite) testRevokedAgents(t *testing.T) {
 		{why: "addon removed", refusal: "the addon", cluster: "revoked-addon", withdraw: s.removeAddon},
 		{why: "ManagedCluster deleted", refusal: "there is no managed cluster", cluster: "revoked-deleted", withdraw: s.removeCluster},
 		{why: "made again", refusal: "certificate was issued for UID", cluster: "revoked-again", withdraw: s.remakeCluster},
+		{why: "made again, no UID", refusal: "was created after the agent", cluster: "revoked-again-old", withdraw: s.remakeCluster, anonymous: true},
 	}
 	const user = "revoked-agents"
 	s.mayDoAllOn(t, s.attacker(), user)
@@ -154,7 +157,7 @@ func (s *Suite) testRevokedAgents(t *testing.T) {
 func (s *Suite) startOld(t *testing.T, a *oldAgent, token string) {
 	t.Helper()
 	s.makeCluster(t, a.cluster, true)
-	process, pair := s.agentOf(t, a.cluster)
+	process, pair := s.agentOf(t, a.cluster, a.anonymous)
 	endpoints := s.endpoints(t, a.cluster)
 	for _, d := range endpoints {
 		process.Await(t, a.cluster+" to answer at "+d.name, func() error {
@@ -170,16 +173,18 @@ func (s *Suite) startOld(t *testing.T, a *oldAgent, token string) {
 
 // agentOf starts an agent with a certificate for the ManagedCluster that has that
 // name now.
-func (s *Suite) agentOf(t *testing.T, cluster string) (*program.Program, pki.KeyPair) {
+func (s *Suite) agentOf(t *testing.T, cluster string, anonymous bool) (*program.Program, pki.KeyPair) {
 	t.Helper()
-	object, err := s.ManagedClusters.Get(t.Context(), cluster, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
 	leaf := pki.Leaf{
 		CommonName: identity.AgentCommonName(cluster), Organizations: identity.AgentOrganizations(cluster),
-		OrganizationalUnits: []string{identity.ClusterUnit(string(object.GetUID()))},
-		DNSNames:            []string{identity.HandlerHost(cluster)}, Client: true, Server: true, Validity: 24 * time.Hour,
+		DNSNames: []string{identity.HandlerHost(cluster)}, Client: true, Server: true, Validity: 24 * time.Hour,
+	}
+	if !anonymous {
+		object, err := s.ManagedClusters.Get(t.Context(), cluster, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		leaf.OrganizationalUnits = []string{identity.ClusterUnit(string(object.GetUID()))}
 	}
 	pair, err := s.agentCA(t).Issue(leaf, time.Now())
 	if err != nil {
@@ -251,7 +256,7 @@ func (s *Suite) neverAnswered(t *testing.T, a *oldAgent, token string) {
 // beside the one with the old certificate.
 func (s *Suite) returns(t *testing.T, a *oldAgent, token string) {
 	t.Helper()
-	process, _ := s.agentOf(t, a.cluster)
+	process, _ := s.agentOf(t, a.cluster, false)
 	d := s.endpoints(t, a.cluster)[0]
 	process.Await(t, "the new agent of "+a.cluster+" to serve", func() error {
 		if code, _, body := d.send(t, d.request(http.MethodGet, "/version", token, "")); code != http.StatusOK {

@@ -312,11 +312,16 @@ func (c *Clusters) find(name string) (*clusterv1.ManagedCluster, *addonv1alpha1.
 // may be served, and a *NotServedError otherwise.
 func (c *Clusters) Admit(agent pki.Agent) error {
 	cluster, _, err := c.find(agent.Cluster)
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
-	}
-	if agent.ClusterUID != string(cluster.UID) {
-		return &NotServedError{agent.Cluster, fmt.Sprintf("has UID %s, and the agent's certificate was issued for UID %q: wait until OCM has renewed the certificate, or remove the agent if it belongs to an earlier cluster of that name", cluster.UID, agent.ClusterUID)}
+	case agent.ClusterUID == string(cluster.UID):
+		return nil
+	case agent.ClusterUID != "":
+		return &NotServedError{agent.Cluster, fmt.Sprintf("has UID %s, and the agent's certificate was issued for UID %s: wait until OCM has renewed the certificate, or remove the agent if it belongs to an earlier cluster of that name", cluster.UID, agent.ClusterUID)}
+	// Times in certificates have no fractions of seconds, nor have those of objects.
+	case agent.Issued.Before(cluster.CreationTimestamp.Time):
+		return &NotServedError{agent.Cluster, "was created after the agent's certificate was issued: wait until OCM has renewed the certificate, or remove the agent if it belongs to an earlier cluster of that name"}
 	}
 	return nil
 }

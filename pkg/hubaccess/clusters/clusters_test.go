@@ -201,10 +201,11 @@ func TestAdmit(t *testing.T) {
 		agent pki.Agent
 		want  string
 	}{
-		"its own UID":              {agent: pki.Agent{Cluster: "cluster1", ClusterUID: "uid1"}},
-		"an earlier cluster's UID": {agent: pki.Agent{Cluster: "cluster1", ClusterUID: "uid0"}, want: `UID "uid0"`},
-		"no UID":                   {agent: pki.Agent{Cluster: "cluster1"}, want: `UID ""`},
-		"another cluster":          {agent: pki.Agent{Cluster: "cluster2", ClusterUID: "uid1"}, want: "there is no managed cluster"},
+		"its own UID":              {agent: pki.Agent{Cluster: "cluster1", ClusterUID: "uid1", Issued: created.Add(-time.Hour)}},
+		"an earlier cluster's UID": {agent: pki.Agent{Cluster: "cluster1", ClusterUID: "uid0", Issued: created.Add(time.Hour)}, want: "UID uid0"},
+		"no UID, issued after the cluster was created":  {agent: pki.Agent{Cluster: "cluster1", Issued: created}},
+		"no UID, issued before the cluster was created": {agent: pki.Agent{Cluster: "cluster1", Issued: created.Add(-time.Second)}, want: "was created after"},
+		"another cluster": {agent: pki.Agent{Cluster: "cluster2", ClusterUID: "uid1"}, want: "there is no managed cluster"},
 	} {
 		if err := clusters.Admit(test.agent); (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: %v, want %q", name, err, test.want)

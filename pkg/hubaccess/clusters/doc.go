@@ -21,8 +21,12 @@
 // # Whose agent a certificate belongs to
 //
 // A certificate of an agent holds the UID of the ManagedCluster that it was issued
-// for, as an organizational unit (identity.ClusterUnit). Admit compares the two, and a
-// certificate without a UID belongs to no cluster.
+// for, as an organizational unit (identity.ClusterUnit). Admit compares the two.
+// Certificates that older addon managers issued have no UID. They are admitted if
+// they were issued after the ManagedCluster was created, because then they cannot
+// belong to the previous holder of the name; so an upgrade cuts no agent off, and
+// OCM's registration agent replaces these certificates as soon as the addon manager
+// asks for the new subject.
 //
 // A hub that is rebuilt from a backup of its objects has new UIDs. OCM's
 // registration agents see the changed subject and ask for certificates by
