@@ -4,11 +4,13 @@ import (
 	"bufio"
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -156,6 +158,7 @@ func TestDrainBeforeTheAnswer(t *testing.T) {
 	const head = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
 	draining, drain := context.WithCancel(t.Context())
 	drain()
+	answer := make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		upgrade, leave := session.UpgradeWatch(draining, w, &scope.Scope{Upgraded: http.Header{"Upgrade": {"websocket"}}}, func() {})
 		defer leave()
@@ -165,7 +168,7 @@ func TestDrainBeforeTheAnswer(t *testing.T) {
 			return
 		}
 		defer conn.Close()
-		time.Sleep(100 * time.Millisecond)
+		<-answer
 		if _, err := buffer.WriteString(head); err != nil || buffer.Flush() != nil {
 			t.Error("the head cannot be written")
 		}
@@ -178,6 +181,12 @@ func TestDrainBeforeTheAnswer(t *testing.T) {
 	}
 	defer conn.Close()
 	fmt.Fprint(conn, "GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+	_ = conn.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
+	if n, err := conn.Read(make([]byte, 1)); n > 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("the client has read %d bytes before the head, %v", n, err)
+	}
+	_ = conn.SetReadDeadline(time.Time{})
+	close(answer)
 	const last = "\x88\x22\x03\xe9the proxy API stops: watch again"
 	if got, err := io.ReadAll(conn); string(got) != head+last || err != nil {
 		t.Errorf("the client has read %q, %v; want %q", got, err, head+last)
