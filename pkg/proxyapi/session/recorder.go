@@ -71,7 +71,7 @@ func (r *recorder) note(set string, err error) {
 // and by nodes/proxy everything, because the kubelet has both.
 func isCommand(rs *scope.Scope) bool {
 	kind := kindOf(rs)
-	return kind == KindExec || kind == kindAttach || kind == kindUpgrade && isNodeProxy(rs)
+	return kind == kindExec || kind == kindAttach || kind == kindUpgrade && isNodeProxy(rs)
 }
 
 func isNodeProxy(rs *scope.Scope) bool {

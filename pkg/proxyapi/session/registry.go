@@ -95,7 +95,7 @@ func targetOf(rs *scope.Scope, kind string) string {
 	}
 	parts := []string{inner.Namespace, inner.Name}
 	switch kind {
-	case KindExec, kindAttach:
+	case kindExec, kindAttach:
 		query, _ := url.ParseQuery(strings.TrimPrefix(rs.Target.Query, "?")) // what can be read is enough
 		parts = append(parts, query.Get("container"))
 	case kindPortForward:

@@ -13,7 +13,7 @@ import (
 
 // Kinds of sessions.
 const (
-	KindExec        = "exec"
+	kindExec        = "exec"
 	kindAttach      = "attach"
 	kindPortForward = "port-forward"
 	kindConnect     = "connect"
@@ -29,7 +29,7 @@ func kindOf(rs *scope.Scope) string {
 	}
 	switch rs.Inner.Subresource {
 	case "exec":
-		return KindExec
+		return kindExec
 	case "attach":
 		return kindAttach
 	case "portforward":

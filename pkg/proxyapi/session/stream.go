@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"open-cluster-management.io/cluster-proxy/pkg/connect"
+	"open-cluster-management.io/cluster-proxy/pkg/dial"
 	"open-cluster-management.io/cluster-proxy/pkg/frames"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/scope"
 	"open-cluster-management.io/cluster-proxy/pkg/status"
@@ -74,7 +75,7 @@ func (u *sessionUpgrade) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	}
 	kind := u.session.Status.Kind
 	c := &Conn{Conn: conn, Session: u.session, Cancel: u.cancel, tape: u.tape,
-		Follower: frames.New(u.scope.Upgraded, kind == KindExec || kind == kindAttach || u.tape != nil), Begun: make(chan struct{}), Over: make(chan struct{})}
+		Follower: frames.New(u.scope.Upgraded, kind == kindExec || kind == kindAttach || u.tape != nil), Begun: make(chan struct{}), Over: make(chan struct{})}
 	u.session.started = time.Now()
 	u.session.end = c.End
 	u.remove = u.join(c)
@@ -135,10 +136,7 @@ func (c *Conn) CloseWrite() error {
 }
 
 func (c *Conn) closeWrite() error {
-	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
-		return half.CloseWrite()
-	}
-	return http.ErrNotSupported
+	return dial.CloseWrite(c.Conn, func() error { return http.ErrNotSupported })
 }
 
 // Read reads what the user sends.
