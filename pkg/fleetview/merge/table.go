@@ -11,8 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ColumnCluster is the name of the column with the cluster, which kubectl shows as CLUSTER.
-const ColumnCluster = "Cluster"
+// columnCluster is the name of the column with the cluster, which kubectl shows as CLUSTER.
+const columnCluster = "Cluster"
 
 // maxColumns bounds the columns of a Table, in all and from one member.
 const maxColumns = 1000
@@ -96,7 +96,7 @@ func (t *Table) init() {
 	}
 	t.index = map[columnKey][]int{}
 	t.columns = []metav1.TableColumnDefinition{{
-		Name: ColumnCluster, Type: "string", Description: "The cluster that the object is from.",
+		Name: columnCluster, Type: "string", Description: "The cluster that the object is from.",
 	}}
 }
 

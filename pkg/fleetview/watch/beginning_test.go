@@ -11,6 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime"
+
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/watch/encoding"
 )
 
@@ -246,7 +248,7 @@ func (c dripping) RoundTrip(r *http.Request) (*http.Response, error) {
 			}
 		}
 	}()
-	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {encoding.JSONType}}, Body: in}, nil
+	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {runtime.ContentTypeJSON}}, Body: in}, nil
 }
 
 // TestInitialEventsOfDrippingMember has a member that never fails and never has sent all: the

@@ -178,7 +178,7 @@ func failure(code int, message string) *metav1.Status {
 }
 
 func answer(code int, object runtime.Object) *http.Response {
-	header := http.Header{"Content-Type": {encoding.JSONType}}
+	header := http.Header{"Content-Type": {runtime.ContentTypeJSON}}
 	return &http.Response{StatusCode: code, Header: header, Body: io.NopCloser(bytes.NewReader(encoded(object)))}
 }
 

@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/version"
@@ -49,7 +50,7 @@ func (o Options) serve(w http.ResponseWriter, r *http.Request, form encoding.Cod
 		return err
 	}
 	begun.warn(w.Header())
-	w.Header().Set("Content-Type", encoding.JSONType)
+	w.Header().Set("Content-Type", runtime.ContentTypeJSON)
 	w.Header().Set("Cache-Control", "no-cache, private")
 	w.WriteHeader(http.StatusOK)
 	if http.NewResponseController(w).Flush() != nil {

@@ -13,8 +13,6 @@ import (
 const (
 	AsTable    = "Table"
 	AsMetadata = "PartialObjectMetadata"
-
-	JSONType = "application/json"
 )
 
 // Media are the media types of one form.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // Form is how a client wants objects, as it says in its Accept header.
@@ -25,7 +26,7 @@ func (f Form) NewCodec() Codec {
 }
 
 func (f Form) media() Media {
-	m := Media{Watch: JSONType}
+	m := Media{Watch: runtime.ContentTypeJSON}
 	m.List = m.Watch
 	if f.As == "" {
 		return m
