@@ -1,6 +1,7 @@
 package fleetview
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -8,6 +9,8 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+
+	"k8s.io/client-go/kubernetes/scheme"
 
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fleet"
@@ -47,7 +50,8 @@ func (h *Handler) review(w http.ResponseWriter, r *http.Request, q *request.Requ
 	if err != nil {
 		return err
 	}
-	body, err = chooseByReview(q, r.Header.Get("Content-Type"), body)
+	contentType, body := inJSON(r.Header.Get("Content-Type"), body)
+	body, err = chooseByReview(q, contentType, body)
 	if err != nil {
 		return err
 	}
@@ -55,7 +59,7 @@ func (h *Handler) review(w http.ResponseWriter, r *http.Request, q *request.Requ
 		return q.NoCluster()
 	}
 	ask := fleet.Question{Method: http.MethodPost, Path: q.Path.String(), Query: q.Query, Accept: fleet.JSONType, Timeout: q.View.Timeout,
-		Body: body, ContentType: r.Header.Get("Content-Type")}
+		Body: body, ContentType: contentType}
 	answers, failures := h.readReviews(ask.AskAll(r.Context(), q.Members), q)
 	if len(answers) == 0 {
 		return fault.AllFailed(failures, nil)
@@ -69,6 +73,25 @@ func (h *Handler) review(w http.ResponseWriter, r *http.Request, q *request.Requ
 	w.WriteHeader(http.StatusCreated)
 	_, _ = w.Write(merged) // an error is the client's: it has gone
 	return nil
+}
+
+// inJSON writes a review that came in protobuf, as kubectl auth can-i sends it, in JSON if it may
+// name a cluster. Others go on as they came, with the fields that nobody here knows.
+func inJSON(contentType string, body []byte) (string, []byte) {
+	media, _, err := mime.ParseMediaType(contentType)
+	if err != nil || media != request.ProtobufType || !bytes.Contains(body, []byte("@")) {
+		return contentType, body
+	}
+	review, kind, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, nil)
+	if err != nil {
+		return contentType, body // the clusters say what is wrong
+	}
+	review.GetObjectKind().SetGroupVersionKind(*kind)
+	text, err := json.Marshal(review)
+	if err != nil {
+		return contentType, body
+	}
+	return fleet.JSONType, text
 }
 
 // chooseByReview takes the cluster off NAMESPACE@CLUSTER and NAME@CLUSTER of a review in JSON, and

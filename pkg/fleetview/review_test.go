@@ -1,6 +1,7 @@
 package fleetview
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -8,8 +9,13 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fleet"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/request"
 )
 
 // reviewing is a cluster that answers each review with a status, and is well if code is 200.
@@ -127,6 +133,31 @@ func TestReviewsOfAView(t *testing.T) {
 				t.Errorf("asked (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestReviewsInProtobuf asks a view as kubectl auth can-i does, which sends reviews in protobuf.
+func TestReviewsInProtobuf(t *testing.T) {
+	for name, review := range map[string]runtime.Object{
+		"selfsubjectaccessreviews": &authorizationv1.SelfSubjectAccessReview{TypeMeta: metav1.TypeMeta{APIVersion: "authorization.k8s.io/v1", Kind: "SelfSubjectAccessReview"},
+			Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: "shop@b", Verb: "get", Resource: "pods", Name: "web@b"}}},
+		"selfsubjectrulesreviews": &authorizationv1.SelfSubjectRulesReview{TypeMeta: metav1.TypeMeta{APIVersion: "authorization.k8s.io/v1", Kind: "SelfSubjectRulesReview"},
+			Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: "shop@b"}},
+	} {
+		var body bytes.Buffer
+		if err := protobuf.NewSerializer(nil, nil).Encode(review, &body); err != nil {
+			t.Fatal(err)
+		}
+		status := `{"allowed": true, "resourceRules": []}`
+		a, b := reviewing("a", status, 200), reviewing("b", status, 200)
+		got := New(Options{}).request(t, testView(a, b), http.MethodPost, "/apis/authorization.k8s.io/v1/"+name, body.String(), "Content-Type", request.ProtobufType)
+		ofA, ofB := a.asked(), b.asked()
+		if got.code != http.StatusCreated || len(ofA) != 0 || len(ofB) != 1 {
+			t.Fatalf("%s: got %d %s; a is asked %v, b is asked %v; want b alone", name, got.code, got.body, ofA, ofB)
+		}
+		if sent := ofB[0].body; strings.Contains(sent, "@") || !strings.Contains(sent, `"namespace":"shop"`) {
+			t.Errorf("%s: b is asked %q, want its own names", name, sent)
+		}
 	}
 }
 
