@@ -1,6 +1,7 @@
 package proxyserver
 
 import (
+	"bytes"
 	"crypto/tls"
 	"fmt"
 	"net"
@@ -86,6 +87,16 @@ func (f *flapper) visit(way string, opens bool) {
 	}
 }
 
+// goroutinesOfBubble returns the number of goroutines in the caller's synctest bubble. That of the
+// process has also what the runtime starts for finalizers and cleanups, and other tests' goroutines.
+func goroutinesOfBubble() int {
+	stacks := make([]byte, 4<<20)
+	stacks = stacks[:runtime.Stack(stacks, true)]
+	own, _, _ := bytes.Cut(stacks, []byte("]:\n")) // the caller's comes first: "goroutine 7 [running, synctest bubble 3"
+	_, bubble, _ := bytes.Cut(own, []byte(", "))
+	return bytes.Count(stacks, append([]byte(", "), append(bubble, "]:\n"...)...))
+}
+
 // TestFlappingAgentsOfOurs has agents with control carriers and carriers that go in each way there
 // is while a user has a connection to them.
 func TestFlappingAgentsOfOurs(t *testing.T) {
@@ -99,7 +110,10 @@ func TestFlappingAgentsOfOurs(t *testing.T) {
 		bystander := s.connect("cluster1", "bystander", 2)
 		defer bystander.stop()
 		synctest.Wait()
-		goroutines, before := runtime.NumGoroutine(), len(s.conns.conns)
+		goroutines, before := goroutinesOfBubble(), len(s.conns.conns)
+		if goroutines == 0 {
+			t.Fatal("no goroutine is found in this bubble")
+		}
 		var flapping sync.WaitGroup
 		var dials atomic.Int32
 		for i := range agents {
@@ -133,7 +147,7 @@ func TestFlappingAgentsOfOurs(t *testing.T) {
 		if len(s.conns.conns) != before || len(s.conns.processes) != 0 {
 			t.Errorf("%d connections and %d processes are left, want %d and 0", len(s.conns.conns), len(s.conns.processes), before)
 		}
-		if n := runtime.NumGoroutine(); n > goroutines {
+		if n := goroutinesOfBubble(); n > goroutines {
 			t.Errorf("%d goroutines are left of the agents", n-goroutines)
 		}
 	})
