@@ -50,6 +50,9 @@ func (d *demo) run(ctx context.Context) (err error) {
 	if err := os.MkdirAll(d.dir, 0o700); err != nil {
 		return fmt.Errorf("making a folder for the demo: %w", err)
 	}
+	if err := lab.DownloadControlPlane(ctx, d.out); err != nil {
+		return err
+	}
 	plan, err := lab.Plan(ctx, "")
 	if err != nil {
 		return err

@@ -51,6 +51,10 @@
 // envtest's folder has; the controller manager and the scheduler are another one. If one program of a
 // build is missing, all of it is built.
 //
+// The demo, and the command lab up, download envtest's programs where a control plane would have to
+// be built: from GitHub, or from the mirror that LAB_DOWNLOAD names, against sums in download.go.
+// LAB_DOWNLOAD=off builds all the same.
+//
 // PATH is not searched: what a test runs must not depend on what a machine happens to
 // have. LAB_BIN=$PATH searches it. A lab with nodes takes nothing ready-made: it runs its
 // programs in machines that have nothing else. OCM is always built.

@@ -90,6 +90,9 @@ func up(ctx context.Context, options lab.Options) error {
 		return err
 	}
 	options.Binary = binary
+	if err := lab.DownloadControlPlane(ctx, options.Out); err != nil {
+		return err
+	}
 	l, err := lab.Up(ctx, options)
 	if err != nil {
 		return err
