@@ -2,6 +2,7 @@ package addonmanager
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -81,6 +82,9 @@ func waitForResources(ctx context.Context, config *rest.Config, all ...schema.Gr
 			resources, err := hub.ServerResourcesForGroupVersion(wanted.GroupVersion().String())
 			if err == nil && slices.ContainsFunc(resources.APIResources, func(r metav1.APIResource) bool { return r.Name == wanted.Resource }) {
 				return true, nil
+			}
+			if err == nil {
+				err = errors.New("the hub does not list it in its API group")
 			}
 			if !told {
 				klog.FromContext(ctx).Error(err, "Waiting for the hub to serve a resource; is its CustomResourceDefinition installed?", "resource", wanted.GroupResource().String())
