@@ -139,15 +139,16 @@ var users = map[string]struct {
 	kind, target, view, wantOut, wantEnd string
 	run                                  func(w *world, out *seen) error
 }{
-	"exec, SPDY":                {kind: "exec", target: "ns/pod/main", wantOut: "hello\n", wantEnd: session.ErrEnded.Error(), run: remoteCommand("exec", remotecommand.NewSPDYExecutor)},
-	"attach, SPDY":              {kind: "attach", target: "ns/pod/main", wantOut: "hello\n", wantEnd: session.ErrEnded.Error(), run: remoteCommand("attach", remotecommand.NewSPDYExecutor)},
-	"exec, WebSocket":           {kind: "exec", target: "ns/pod/main", wantOut: "hello\n", wantEnd: session.ErrEnded.Error(), run: remoteCommand("exec", webSocketExecutor)},
-	"port-forward, SPDY":        {kind: "port-forward", target: "ns/pod", wantOut: session.ErrEnded.Error(), run: forwardSPDY},
-	"port-forward, tunnel":      {kind: "port-forward", target: "ns/pod", wantOut: session.ErrEnded.Error(), run: forwardTunnel},
-	"connect":                   {kind: "connect", target: "kube-apiserver", run: connectOnly},
-	"another upgrade":           {kind: "upgrade", target: "ns/pods/pod/proxy", wantOut: session.ErrEnded.Error(), run: bareUpgrade},
-	"watch of a view, protobuf": {kind: "view-watch", target: "pods", view: "all", wantOut: "ended by an administrator", run: watchProtobuf},
-	"watch of a view":           {kind: "view-watch", target: "pods", view: "all", wantOut: `{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"ended by an administrator","reason":"Forbidden","code":403}}` + "\n", run: watchView},
+	"exec, SPDY":                 {kind: "exec", target: "ns/pod/main", wantOut: "hello\n", wantEnd: session.ErrEnded.Error(), run: remoteCommand("exec", remotecommand.NewSPDYExecutor)},
+	"attach, SPDY":               {kind: "attach", target: "ns/pod/main", wantOut: "hello\n", wantEnd: session.ErrEnded.Error(), run: remoteCommand("attach", remotecommand.NewSPDYExecutor)},
+	"exec, WebSocket":            {kind: "exec", target: "ns/pod/main", wantOut: "hello\n", wantEnd: session.ErrEnded.Error(), run: remoteCommand("exec", webSocketExecutor)},
+	"port-forward, SPDY":         {kind: "port-forward", target: "ns/pod", wantOut: session.ErrEnded.Error(), run: forwardSPDY},
+	"port-forward, tunnel":       {kind: "port-forward", target: "ns/pod", wantOut: session.ErrEnded.Error(), run: forwardTunnel},
+	"connect":                    {kind: "connect", target: "kube-apiserver", run: connectOnly},
+	"another upgrade":            {kind: "upgrade", target: "ns/pods/pod/proxy", wantOut: session.ErrEnded.Error(), run: bareUpgrade},
+	"watch of a view, protobuf":  {kind: "view-watch", target: "pods", view: "all", wantOut: "ended by an administrator", run: watchProtobuf},
+	"watch of a view, WebSocket": {kind: "view-watch", target: "pods", view: "all", wantOut: `"message":"ended by an administrator"`, wantEnd: "websocket: close 1008 (policy violation): ended by an administrator", run: watchViewSocket},
+	"watch of a view":            {kind: "view-watch", target: "pods", view: "all", wantOut: `{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"ended by an administrator","reason":"Forbidden","code":403}}` + "\n", run: watchView},
 }
 
 func webSocketExecutor(config *restclient.Config, method string, u *url.URL) (remotecommand.Executor, error) {

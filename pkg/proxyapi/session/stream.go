@@ -20,6 +20,9 @@ import (
 // farewellTimeout is how long a user may take to read why a session ends.
 const farewellTimeout = 2 * time.Second
 
+// WatchAgain is why a watch ends when the process drains.
+const WatchAgain = "the proxy API stops: watch again"
+
 // sessionUpgrade makes a Conn of an upgrade when the connection is taken over.
 type sessionUpgrade struct {
 	http.ResponseWriter
@@ -49,7 +52,7 @@ func (s *Registry) Upgrade(w http.ResponseWriter, r *http.Request, rs *scope.Sco
 // the request has ended.
 func UpgradeWatch(draining context.Context, w http.ResponseWriter, rs *scope.Scope, cancel func()) (_ http.ResponseWriter, leave func()) {
 	u := &sessionUpgrade{ResponseWriter: w, scope: rs, session: &Session{}, cancel: cancel}
-	u.session.Why.Store(&status.New(http.StatusServiceUnavailable, "the proxy API stops: watch again").ErrStatus)
+	u.session.Why.Store(&status.New(http.StatusServiceUnavailable, WatchAgain).ErrStatus)
 	u.join = func(c *Conn) func() {
 		stop := context.AfterFunc(draining, c.End)
 		return func() { stop() }

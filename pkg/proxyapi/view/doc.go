@@ -25,6 +25,7 @@
 //
 // # Files
 //
-//	view.go     a request for a view: its clusters, its relay, its end
-//	members.go  one cluster of a view, for one request; Fleet, which requests share
+//	view.go       a request for a view: its clusters, its relay, its end
+//	members.go    one cluster of a view, for one request; Fleet, which requests share
+//	websocket.go  the answer to a watch by WebSocket
 package view

@@ -44,9 +44,9 @@ func (f *Fleet) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	inner.RequestURI = inner.URL.RequestURI()
 	if rs.Inner.Verb == "watch" {
-		watched, ctx, leave := f.Sessions.Watch(inner.Context(), w, rs)
+		var leave func()
+		w, inner, leave = f.watch(w, inner, rs)
 		defer leave()
-		w, inner = watched, inner.WithContext(ctx)
 	}
 	paced := relay.NewPacedWriter(w, rs, f.Relay.Answers, f.Metrics)
 	defer paced.End()
