@@ -2,6 +2,7 @@ package chart
 
 import (
 	"bytes"
+	"net/http/httptest"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -13,6 +14,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+
+	"open-cluster-management.io/cluster-proxy/pkg/apirequest"
 )
 
 // Pod Security "restricted", and a file system that nobody can write to.
@@ -67,6 +70,35 @@ func TestRightsAreFew(t *testing.T) {
 			if strings.HasPrefix(role, "ClusterRole/") {
 				checkClusterWide(t, role, rule)
 			}
+		}
+	}
+}
+
+// TestWhatTheHubAsksOfViewers has requests that a viewer sends by the hub's URL, of which the hub's kube-apiserver reads
+// the method and what precedes /proxy. A POST to a view needs a right that grants nothing: the proxy API asks about each cluster
+// again. The one to a cluster would be the right to create there.
+func TestWhatTheHubAsksOfViewers(t *testing.T) {
+	const group = "/apis/clusterproxy.open-cluster-management.io/v1alpha1/"
+	const review = "/proxy/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+	rules := mustRender(t, "").rules(t)["ClusterRole/cluster-proxy-viewer"]
+	for request, want := range map[string]bool{
+		"GET clusters/cluster1/proxy/api/v1/pods?watch=1": true,
+		"GET fleetviews/all/proxy/api/v1/pods?watch=1":    true,
+		"POST fleetviews/all" + review:                    true,
+		"POST clusters/cluster1" + review:                 false,
+		"PUT fleetviews/all/proxy/api/v1/nodes/n":         false,
+		"DELETE fleetviews/all/proxy/api/v1/nodes/n":      false,
+	} {
+		method, path, _ := strings.Cut(request, " ")
+		info, err := apirequest.Resolver.NewRequestInfo(httptest.NewRequest(method, group+path, nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := slices.ContainsFunc(rules, func(rule rbacv1.PolicyRule) bool {
+			return slices.Contains(rule.APIGroups, info.APIGroup) && slices.Contains(rule.Resources, info.Resource+"/"+info.Subresource) && slices.Contains(rule.Verbs, info.Verb)
+		})
+		if got != want {
+			t.Errorf("%s: a viewer may %s %s/%s: %t, want %t", request, info.Verb, info.Resource, info.Subresource, got, want)
 		}
 	}
 }

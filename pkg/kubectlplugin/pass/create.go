@@ -153,10 +153,10 @@ func (o *passOptions) newPass(name, maker string) proxyv1alpha1.Pass {
 // passRules are those rules of the chart's ClusterRoles that the contexts of a pass need, with
 // the names of what the pass is for.
 func passRules(spec *proxyv1alpha1.PassSpec) []rbacv1.PolicyRule {
-	verbs, viewVerbs := []string{"get", "list", "watch"}, []string{"get"}
+	verbs, viewVerbs := []string{"get", "list", "watch"}, []string{"get", "create"} // create for reviews
 	if spec.Role == proxyv1alpha1.PassUser {
 		verbs = append(verbs, "create", "update", "patch", "delete", "deletecollection", "options")
-		viewVerbs = append(viewVerbs, "create", "update", "patch", "delete", "options")
+		viewVerbs = append(viewVerbs, "update", "patch", "delete", "options")
 	}
 	var rules []rbacv1.PolicyRule
 	add := func(group, resource string, names, verbs []string) {

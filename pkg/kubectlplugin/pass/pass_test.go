@@ -221,7 +221,7 @@ func TestPassRules(t *testing.T) {
 		want []string
 	}{
 		"viewer":           {v1alpha1.PassSpec{Role: v1alpha1.PassViewer, Clusters: []string{"a"}}, []string{"clusters/proxy a get,list,watch"}},
-		"viewer of a view": {v1alpha1.PassSpec{Role: v1alpha1.PassViewer, ClusterSets: []string{"s"}, View: "v"}, []string{"clustersets/proxy s get,list,watch", "fleetviews v get", "fleetviews/proxy v get"}},
+		"viewer of a view": {v1alpha1.PassSpec{Role: v1alpha1.PassViewer, ClusterSets: []string{"s"}, View: "v"}, []string{"clustersets/proxy s get,list,watch", "fleetviews v get", "fleetviews/proxy v get,create"}},
 		"user": {v1alpha1.PassSpec{Role: v1alpha1.PassUser, Clusters: []string{"a", "b"}},
 			[]string{"clusters/proxy a,b get,list,watch,create,update,patch,delete,deletecollection,options", "clusters/stream a,b create"}},
 	} {
