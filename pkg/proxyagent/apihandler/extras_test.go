@@ -3,12 +3,14 @@ package apihandler
 import (
 	"maps"
 	"net/http"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
@@ -63,6 +65,40 @@ func TestExtrasOfClouds(t *testing.T) {
 				t.Errorf("%s, on the hub %t: asserted %q, want %q alone", cloud, onHub, got, scopes)
 			}
 		}
+	}
+}
+
+// TestExtrasOfServiceAccounts sends all extras that Kubernetes gives a service account: agents assert what says where the
+// token comes from, and leave out what Kubernetes 1.37 says of tokens for webhooks, which attest something to the hub's
+// webhooks alone. A version with another key fails here, and wants a decision.
+func TestExtrasOfServiceAccounts(t *testing.T) {
+	info := &serviceaccount.ServiceAccountInfo{AttestationAdmissionReviewAPIGroups: []string{"apps"}}
+	for _, field := range reflect.ValueOf(info).Elem().Fields() {
+		if field.Kind() == reflect.String {
+			field.SetString("x")
+		}
+	}
+	want := slices.Sorted(slices.Values(agentapi.ExtraKeys[:5]))
+	leftOut := []string{
+		"attestation.authentication.kubernetes.io/admissionReviewAPIGroups",
+		"authentication.kubernetes.io/mutatingwebhookconfiguration-name", "authentication.kubernetes.io/mutatingwebhookconfiguration-uid",
+		"authentication.kubernetes.io/validatingwebhookconfiguration-name", "authentication.kubernetes.io/validatingwebhookconfiguration-uid",
+	}
+	header := http.Header{"X-Remote-User": {"system:serviceaccount:ns:sa"}}
+	extra := info.UserInfo().GetExtra()
+	for key, values := range extra {
+		header["X-Remote-Extra-"+http.CanonicalHeaderKey(strings.ReplaceAll(key, "/", "%2f"))] = values
+	}
+	if got := slices.Sorted(maps.Keys(extra)); !slices.Equal(got, slices.Sorted(slices.Values(slices.Concat(want, leftOut)))) {
+		t.Errorf("a service account has the extras %q, want %q asserted and %q left out", got, want, leftOut)
+	}
+	server, asserted := onlyGranted(t, agentapi.ExtraKeys...)
+	f := start(t, server, Access{})
+	if code, message := do(t, f, http.MethodGet, "/api", header); code != http.StatusOK {
+		t.Fatalf("answered %d %s, want 200", code, message)
+	}
+	if got := <-asserted; !slices.Equal(got, want) {
+		t.Errorf("asserted %q, want %q", got, want)
 	}
 }
 
