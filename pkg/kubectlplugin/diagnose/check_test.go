@@ -179,21 +179,32 @@ func TestCheckOfManifestsThatFail(t *testing.T) {
 }
 
 // TestCheckOfManyRequests has an addon that was removed and installed until OCM makes no more
-// requests for certificates.
+// requests for certificates, and one that has got a certificate by the last of them.
 func TestCheckOfManyRequests(t *testing.T) {
-	approved := []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateApproved}}
-	for n, want := range map[int]string{requestLimit - 1: "its last request for a certificate approved", requestLimit: "OCM's agent makes none while there are 10"} {
+	const many, last = "OCM's agent makes none while there are 10", "its last request for a certificate approved"
+	made := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	for name, test := range map[string]struct {
+		requests int
+		newest   time.Duration // after the addon was made
+		want     string
+	}{
+		"fewer":                        {requestLimit - 1, -time.Minute, last},
+		"none since":                   {requestLimit, -time.Minute, many},
+		"one since":                    {requestLimit, time.Minute, last},
+		"one since, more than allowed": {requestLimit + 5, time.Minute, last},
+	} {
 		requests := certificatesv1.CertificateSigningRequestList{Items: slices.Repeat([]certificatesv1.CertificateSigningRequest{{
-			Status: certificatesv1.CertificateSigningRequestStatus{Conditions: approved}}}, n)}
+			ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(made.Add(test.newest))},
+			Status:     certificatesv1.CertificateSigningRequestStatus{Conditions: []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateApproved}}}}}, test.requests)}
 		hub, err := clientOf(clitest.FakeHubWith(t, func(serve func(string, int, any)) {
 			serve("/apis/certificates.k8s.io/v1/certificatesigningrequests", 200, requests)
 		}))
 		if err != nil {
 			t.Fatal(err)
 		}
-		f := checkRequests(t.Context(), hub, finding{ID: "cluster-installed", Cluster: "c1"})
-		if f.isBad() != (n == requestLimit) || !strings.Contains(f.Text, want) || f.isBad() && !strings.Contains(f.Remedy, "cluster-name=c1") {
-			t.Errorf("with %d requests: %+v, want %q", n, f, want)
+		f := checkRequests(t.Context(), hub, finding{ID: "cluster-installed", Cluster: "c1"}, metav1.NewTime(made))
+		if f.isBad() != (test.want == many) || !strings.Contains(f.Text, test.want) || f.isBad() && !strings.Contains(f.Remedy, "cluster-name=c1") {
+			t.Errorf("%s: %+v, want %q", name, f, test.want)
 		}
 	}
 }

@@ -141,11 +141,12 @@ func checkInstalled(ctx context.Context, hub kubernetes.Interface, cluster strin
 		f.Text, f.Remedy = "there is no ManifestWork of the addon", "look at the addon manager's log: kubectl clusterproxy bundle "+cluster
 		return f
 	}
-	return checkRequests(ctx, hub, f)
+	return checkRequests(ctx, hub, f, addon.CreationTimestamp)
 }
 
-// checkRequests looks at the addon's last request for a certificate.
-func checkRequests(ctx context.Context, hub kubernetes.Interface, f finding) finding {
+// checkRequests looks at the last request for a certificate of an addon that was made at made. Many requests
+// are why there is no certificate only if none was approved since.
+func checkRequests(ctx context.Context, hub kubernetes.Interface, f finding, made metav1.Time) finding {
 	selector := "open-cluster-management.io/addon-name=" + identity.AddonName + "," + clusterv1.ClusterNameLabelKey + "=" + f.Cluster
 	requests, err := hub.CertificatesV1().CertificateSigningRequests().List(ctx, metav1.ListOptions{LabelSelector: selector})
 	f.OK, f.Text = true, "its ManifestWork is applied"
@@ -171,7 +172,7 @@ func checkRequests(ctx context.Context, hub kubernetes.Interface, f finding) fin
 	case !slices.Contains(answers, string(certificatesv1.CertificateApproved)):
 		f.OK, f.Text = false, "its request for a certificate, "+newest.Name+", is "+strings.Join(answers, ", ")
 		f.Remedy = "kubectl get csr " + newest.Name + " -o yaml says why"
-	case len(requests.Items) >= requestLimit:
+	case len(requests.Items) >= requestLimit && newest.CreationTimestamp.Before(&made):
 		f.OK = false
 		f.Text, f.Remedy = tooManyRequests(f.Cluster, len(requests.Items))
 	default:
