@@ -17,6 +17,10 @@
 // A FleetView of one name goes to that cluster as it is (View.Single): through the relay, with the
 // same rights, the rules of the view and its timeout. A watch ends when the FleetView changes.
 //
+// A watch by WebSocket is answered as kube-apiserver answers it, and members are watched by HTTP. It ends
+// with close code 1001 when the process drains, with 1008 when the session is ended or the user has
+// lost a right, and with 1000 otherwise. Of a view of one name it is relayed as all else.
+//
 // A request counts once for its user, whatever the number of clusters, in limits of its
 // own (--max-view-requests), so that views do not take the place of other requests; a
 // watch is a stream as any other. logs, exec and the like go through the relay with
@@ -26,6 +30,6 @@
 // # Files
 //
 //	view.go       a request for a view: its clusters, its relay, its end
-//	members.go    one cluster of a view, for one request; Fleet, which requests share
 //	websocket.go  the answer to a watch by WebSocket
+//	members.go    one cluster of a view, for one request; Fleet, which requests share
 package view
