@@ -108,6 +108,9 @@ func TestLocalProxy(t *testing.T) {
 			}
 			request.Header.Set("Authorization", "Bearer of-the-program")
 			request.Header.Set("Origin", local)
+			for name, value := range map[string]string{"Connection": "Upgrade, HTTP2-Settings", "Upgrade": "h2c", "Http2-Settings": "AAEAAEAA"} {
+				request.Header.Set(name, value) // Java's HttpClient offers h2c, which makes no upgrade of the request
+			}
 			response, err := http.DefaultClient.Do(request)
 			if err != nil {
 				t.Fatal(err)
