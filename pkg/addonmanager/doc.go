@@ -46,13 +46,13 @@
 // # Files
 //
 //	manager.go     Manager: wires everything into one process
-//	options.go     its flags
+//	served.go      starts package leftovers, and when their kinds are served, packages fleetview,
+//	               karmada, passes and clusterprofile
+//	available.go   the metric that says of which clusters the addon is available
 //	lease.go       the Lease of the election
 //	framework.go   addon-framework's controllers, with their informers and workers, and what
 //	               they get of requests for certificates
-//	rerender.go    asks for manifests again when something they depend on changes
 //	notices.go     the condition VariablesIgnored of addons
-//	available.go   the metric that says of which clusters the addon is available
-//	served.go      starts package leftovers, and when their kinds are served, packages fleetview,
-//	               karmada, passes and clusterprofile
+//	rerender.go    asks for manifests again when something they depend on changes
+//	options.go     the flags
 package addonmanager

@@ -2,90 +2,22 @@ package agentclient
 
 import (
 	"context"
-	"crypto/tls"
+	"maps"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/klog/v2"
 
-	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 	"open-cluster-management.io/cluster-proxy/pkg/connect"
 	"open-cluster-management.io/cluster-proxy/pkg/httprelay"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
-	"open-cluster-management.io/cluster-proxy/pkg/tunnel"
 )
-
-// Target is where a request goes.
-type Target struct {
-	Cluster string
-	// Service is a Service of the cluster; the zero value is its kube-apiserver.
-	Service agentapi.Service
-	// AgentMetrics is the agent itself, which answers with its metrics.
-	AgentMetrics bool
-	Kind         Kind
-}
-
-// Kind decides which connections a request shares with others.
-type Kind int
-
-const (
-	// Request has a natural end.
-	Request Kind = iota
-	// Watch is a watch of the Kubernetes API.
-	Watch
-	// Stream is any other request without a natural end: logs, exec, Services.
-	Stream
-	// Discovery is a read with a small answer, one of some that are sent to many clusters at the
-	// same time. It leads to no connection beside others.
-	Discovery
-)
-
-// Identity says as which user a request is sent. The zero value is refused.
-type Identity struct {
-	// User is asserted to the agent, which impersonates it. Credentials in the request
-	// are then deleted.
-	User user.Info
-	// PassThrough, without a User, sends the request as it is, with its credentials:
-	// the cluster knows the caller, and the hub does not.
-	PassThrough bool
-	// ServiceAuthorization becomes the Authorization of a request to a Service, if it
-	// is not empty.
-	ServiceAuthorization string
-}
-
-// Admission says which clusters may be served, and whose agent a certificate belongs to.
-type Admission interface {
-	Served(cluster string) error
-	Admit(agent pki.Agent) error
-}
-
-// Metrics are what a Client counts. All fields must be set.
-type Metrics struct {
-	// Dials counts dials through the tunnel, by result.
-	Dials *prometheus.CounterVec
-	// HandshakeFailures counts TLS handshakes with agents that failed, by reason.
-	HandshakeFailures *prometheus.CounterVec
-	// Connect observes the seconds of a dial and the TLS handshake with the agent.
-	Connect prometheus.Observer
-	// Connections are those to agents that are open, and Clusters the clusters that
-	// have a pool.
-	Connections, Clusters prometheus.Gauge
-}
-
-// Options configure a Client. All fields must be set.
-type Options struct {
-	// Dial makes a connection through the tunnel.
-	Dial func(ctx context.Context, network, address string) (net.Conn, error)
-	// TLS returns the configuration for the next handshake with the agent that has a
-	// certificate for serverName.
-	TLS       func(serverName string) *tls.Config
-	Admission Admission
-	Metrics   Metrics
-}
 
 // Client sends requests to the agents of managed clusters. Its methods are safe for
 // concurrent use.
@@ -132,7 +64,7 @@ func (c *Client) pool(cluster string) *pool {
 	if p, ok := c.pools[cluster]; ok {
 		return p
 	}
-	p := newPool(c, cluster)
+	p := newPool(cluster, &c.options, &c.withoutServer)
 	if c.options.Admission.Served(cluster) != nil {
 		return p // it makes no connection, and Evict, which would forget it, has been called
 	}
@@ -177,16 +109,6 @@ func (c *Client) Close() {
 	}
 }
 
-func (c *Client) observeDial(err error) {
-	result := "Connected"
-	if err != nil {
-		if result = string(tunnel.CodeOf(err)); result == "" {
-			result = "Failed"
-		}
-	}
-	c.options.Metrics.Dials.WithLabelValues(result).Inc()
-}
-
 // DialAPIServer connects to a cluster's kube-apiserver, for a client that speaks TLS
 // with it.
 func (c *Client) DialAPIServer(ctx context.Context, cluster string) (net.Conn, error) {
@@ -218,4 +140,25 @@ func (c *Client) DialService(ctx context.Context, ask *http.Request, to Target, 
 		return nil, refusedByAgent(err)
 	}
 	return there, nil
+}
+
+// recheckInterval is how often the certificates of agents are looked at again.
+const recheckInterval = 2 * time.Second
+
+// Recheck moves requests away from connections whose agent has a certificate that a
+// handshake would not accept any more, until ctx is done. Requests that are on them
+// go on: the proxy server ends the agent's carriers, and these with them, unless the
+// agent shows it another certificate.
+func (c *Client) Recheck(ctx context.Context, good func(*pki.Certificate) error) error {
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
+		c.mu.Lock()
+		pools := slices.Collect(maps.Values(c.pools))
+		c.mu.Unlock()
+		for _, p := range pools {
+			if err := p.leaveBad(good); err != nil {
+				klog.FromContext(ctx).Info("New connections to an agent are made", "cluster", p.cluster, "reason", err.Error())
+			}
+		}
+	}, recheckInterval)
+	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/klog/v2"
@@ -13,15 +14,32 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/dial"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
+	"open-cluster-management.io/cluster-proxy/pkg/tunnel"
 )
 
+// connectTimeout bounds a dial through the tunnel with its TLS handshake.
+const connectTimeout = 15 * time.Second
+
+// connections are those to the agents of one cluster.
+type connections struct {
+	cluster string
+	options *Options
+	// withoutServer is when a dial last found no proxy server, in nanoseconds since 1970.
+	withoutServer *atomic.Int64
+
+	mu       sync.Mutex // of the below
+	gone     bool
+	conns    map[*pooledConn]struct{}
+	presence presence
+}
+
 // connect dials the agent's handler and makes sure that it is that agent.
-func (p *pool) connect(ctx context.Context, protocol string) (net.Conn, error) {
+func (p *connections) connect(ctx context.Context, protocol string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
 	start := time.Now()
 	host := identity.HandlerHost(p.cluster)
-	raw, err := p.client.options.Dial(ctx, "tcp", net.JoinHostPort(host, identity.HandlerPort))
+	raw, err := p.options.Dial(ctx, "tcp", net.JoinHostPort(host, identity.HandlerPort))
 	if err := p.dialed(err); err != nil {
 		return nil, err
 	}
@@ -29,7 +47,7 @@ func (p *pool) connect(ctx context.Context, protocol string) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	config := p.client.options.TLS(host)
+	config := p.options.TLS(host)
 	config.NextProtos = []string{protocol}
 	secure := tls.Client(connect.BelowTLS(conn), config)
 	if err := secure.HandshakeContext(ctx); err != nil {
@@ -40,23 +58,23 @@ func (p *pool) connect(ctx context.Context, protocol string) (net.Conn, error) {
 		_ = conn.Close()
 		return nil, err
 	}
-	p.client.options.Metrics.Connect.Observe(time.Since(start).Seconds())
+	p.options.Metrics.Connect.Observe(time.Since(start).Seconds())
 	return secure, nil
 }
 
 // handshakeFailed counts and logs that an agent did not prove to be that of its cluster,
 // or did not believe us: users can be told in part only.
-func (p *pool) handshakeFailed(err error) error {
+func (p *connections) handshakeFailed(err error) error {
 	err = pki.Explain(err)
 	reason := pki.HandshakeReason(err)
-	p.client.options.Metrics.HandshakeFailures.WithLabelValues(reason).Inc()
+	p.options.Metrics.HandshakeFailures.WithLabelValues(reason).Inc()
 	klog.Background().Error(err, "TLS with an agent failed", "cluster", p.cluster, "reason", reason)
 	return &HandshakeError{err}
 }
 
 // admit compares the agent's certificate with the ManagedCluster that has its
 // cluster's name now.
-func (p *pool) admit(conn *pooledConn, state tls.ConnectionState) error {
+func (p *connections) admit(conn *pooledConn, state tls.ConnectionState) error {
 	peer, err := pki.PeerAgent(state)
 	if err != nil {
 		return p.handshakeFailed(err)
@@ -68,8 +86,8 @@ func (p *pool) admit(conn *pooledConn, state tls.ConnectionState) error {
 	p.mu.Lock()
 	conn.certificate = certificate
 	p.mu.Unlock()
-	if err := p.client.options.Admission.Admit(peer); err != nil {
-		p.client.options.Metrics.HandshakeFailures.WithLabelValues("cluster").Inc()
+	if err := p.options.Admission.Admit(peer); err != nil {
+		p.options.Metrics.HandshakeFailures.WithLabelValues("cluster").Inc()
 		klog.Background().Info("Agent refused", "cluster", p.cluster, "message", err.Error())
 		return &HandshakeError{err}
 	}
@@ -79,47 +97,47 @@ func (p *pool) admit(conn *pooledConn, state tls.ConnectionState) error {
 // track registers conn, so that it ends with the cluster. A cluster that stopped
 // being served before conn was registered is noticed here, one that stops later by
 // evict.
-func (p *pool) track(conn net.Conn) (*pooledConn, error) {
-	c := &pooledConn{Conn: conn, pool: p}
+func (p *connections) track(conn net.Conn) (*pooledConn, error) {
+	c := &pooledConn{Conn: conn, owner: p}
 	if err := p.register(c); err != nil {
 		_ = conn.Close()
 		return nil, err
 	}
-	if err := p.client.options.Admission.Served(p.cluster); err != nil {
+	if err := p.options.Admission.Served(p.cluster); err != nil {
 		_ = c.Close()
 		return nil, err
 	}
 	return c, nil
 }
 
-func (p *pool) register(c *pooledConn) error {
+func (p *connections) register(c *pooledConn) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.gone {
 		return net.ErrClosed
 	}
 	p.conns[c] = struct{}{}
-	p.client.options.Metrics.Connections.Inc()
+	p.options.Metrics.Connections.Inc()
 	return nil
 }
 
-// pooledConn knows which pool it belongs to.
+// pooledConn is a connection to an agent.
 type pooledConn struct {
 	net.Conn
-	pool *pool
-	once sync.Once
+	owner *connections
+	once  sync.Once
 	// certificate is the agent's; nil if there is none, and once it was found not
-	// to be good any more. Under the pool's mu.
+	// to be good any more. Under the owner's mu.
 	certificate *pki.Certificate
 }
 
 func (c *pooledConn) Close() error {
 	c.once.Do(func() {
-		c.pool.mu.Lock()
-		delete(c.pool.conns, c)
-		c.pool.presence.there = time.Now()
-		c.pool.mu.Unlock()
-		c.pool.client.options.Metrics.Connections.Dec()
+		c.owner.mu.Lock()
+		delete(c.owner.conns, c)
+		c.owner.presence.there = time.Now()
+		c.owner.mu.Unlock()
+		c.owner.options.Metrics.Connections.Dec()
 	})
 	return c.Conn.Close()
 }
@@ -149,3 +167,52 @@ func (c *pooledConn) Abort(error) {
 
 // CloseWrite says that this side has no more to send.
 func (c *pooledConn) CloseWrite() error { return dial.CloseWrite(c.Conn, c.Close) }
+
+// dialed notes how a dial ended, and returns its error: an AwayError for an agent that is not
+// expected back.
+func (p *connections) dialed(err error) error {
+	p.observeDial(err)
+	now := time.Now()
+	switch code := tunnel.CodeOf(err); {
+	case err == nil, code == tunnel.Denied, code == tunnel.Unreachable: // the agent has answered
+		p.mu.Lock()
+		p.presence = presence{there: now}
+		p.mu.Unlock()
+	case code == tunnel.NoProxyServer:
+		p.withoutServer.Store(now.UnixNano())
+	case code == tunnel.NoAgent:
+		return p.missed(now, err)
+	}
+	return err
+}
+
+// missed notes that a dial found no agent.
+func (p *connections) missed(now time.Time, err error) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.conns) > 0 {
+		p.presence.there = now // it may drain
+	}
+	if !p.presence.missing {
+		p.presence.missing = true
+		expected := p.presence.there
+		if lost := time.Unix(0, p.withoutServer.Load()); lost.After(expected) {
+			expected = lost // its agents come back when they can
+		}
+		p.presence.until = expected.Add(AwayAfter)
+	}
+	if now.Before(p.presence.until) {
+		return err
+	}
+	return &AwayError{Err: err, Since: p.presence.there}
+}
+
+func (p *connections) observeDial(err error) {
+	result := "Connected"
+	if err != nil {
+		if result = string(tunnel.CodeOf(err)); result == "" {
+			result = "Failed"
+		}
+	}
+	p.options.Metrics.Dials.WithLabelValues(result).Inc()
+}

@@ -57,10 +57,11 @@
 //
 // # Files
 //
-//	client.go   Client, what a caller says of a request, and connections in place of requests
-//	headers.go  front-proxy headers: who a request is from
-//	pool.go     the transports for one cluster, and certificates of agents that are connected
-//	conn.go     one connection to an agent, from the dial to its end
-//	presence.go whether an agent that is not there is expected back
-//	errors.go   what an error means to a client
+//	client.go    Client, and connections in place of requests
+//	pool.go      the transports for one cluster, and certificates of agents that are connected
+//	conn.go      one connection to an agent, from the dial to its end
+//	errors.go    what an error means to a client
+//	headers.go   front-proxy headers: who a request is from
+//	presence.go  whether an agent that is not there is expected back
+//	options.go   what a caller says of a request, and of all
 package agentclient

@@ -3,15 +3,10 @@ package agentclient
 import (
 	"context"
 	"errors"
-	"maps"
 	"net"
 	"net/http"
-	"slices"
-	"sync"
+	"sync/atomic"
 	"time"
-
-	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/klog/v2"
 
 	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 	"open-cluster-management.io/cluster-proxy/pkg/connect"
@@ -20,8 +15,6 @@ import (
 )
 
 const (
-	// connectTimeout bounds a dial through the tunnel with its TLS handshake.
-	connectTimeout = 15 * time.Second
 	// idleTimeout is when an unused connection to an agent is given up.
 	idleTimeout = 5 * time.Minute
 	// SharedConns is how many HTTP/2 connections requests of one cluster have before
@@ -44,20 +37,16 @@ const (
 	replaceInterval = 2 * time.Second
 )
 
-// pool keeps the connections to the agent of one cluster.
+// pool keeps the connections to the agent of one cluster for requests.
 type pool struct {
-	client   *Client
-	cluster  string
-	reads    *httprelay.ReadPool
+	connections
 	upgrades *http.Transport
 
-	mu       sync.Mutex // reads, requests and below
-	gone     bool
-	conns    map[*pooledConn]struct{}
+	// Under the mu of connections.
+	reads    *httprelay.ReadPool
 	requests *connGroup
 	replaced time.Time // when requests was replaced
 	later    bool      // requests is to be replaced again
-	presence presence
 }
 
 // connGroup is the connections for requests until the agent wants new ones. Watches
@@ -65,8 +54,8 @@ type pool struct {
 // client-go does, but lets requests end that are under way.
 type connGroup struct{ requests, watches *httprelay.Shared }
 
-func newPool(c *Client, cluster string) *pool {
-	p := &pool{client: c, cluster: cluster, conns: map[*pooledConn]struct{}{}}
+func newPool(cluster string, o *Options, withoutServer *atomic.Int64) *pool {
+	p := &pool{connections: connections{cluster: cluster, options: o, withoutServer: withoutServer, conns: map[*pooledConn]struct{}{}}}
 	p.requests, p.reads = p.newConnGroup(), p.newReadPool()
 	p.upgrades = &http.Transport{
 		DialTLSContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -210,27 +199,6 @@ func (p *pool) close() {
 	for _, c := range conns {
 		connect.Abort(c)
 	}
-}
-
-// recheckInterval is how often the certificates of agents are looked at again.
-const recheckInterval = 2 * time.Second
-
-// Recheck moves requests away from connections whose agent has a certificate that a
-// handshake would not accept any more, until ctx is done. Requests that are on them
-// go on: the proxy server ends the agent's carriers, and these with them, unless the
-// agent shows it another certificate.
-func (c *Client) Recheck(ctx context.Context, good func(*pki.Certificate) error) error {
-	wait.UntilWithContext(ctx, func(ctx context.Context) {
-		c.mu.Lock()
-		pools := slices.Collect(maps.Values(c.pools))
-		c.mu.Unlock()
-		for _, p := range pools {
-			if err := p.leaveBad(good); err != nil {
-				klog.FromContext(ctx).Info("New connections to an agent are made", "cluster", p.cluster, "reason", err.Error())
-			}
-		}
-	}, recheckInterval)
-	return nil
 }
 
 // leaveBad has the next requests make connections of their own if the certificate

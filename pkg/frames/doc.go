@@ -41,6 +41,6 @@
 //
 // # Files
 //
-// follower.go has Follower, payload.go what is observed, spdy.go and websocket.go the frames of
+// payload.go has what is observed, follower.go Follower, spdy.go and websocket.go the frames of
 // each protocol.
 package frames

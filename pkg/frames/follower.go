@@ -3,6 +3,7 @@ package frames
 import (
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"strings"
 	"sync"
@@ -12,6 +13,16 @@ import (
 
 // errorChannel is the channel for errors of remote commands by WebSocket.
 const errorChannel = 3
+
+// Why payload cannot be followed.
+var (
+	errWebSocket = errors.New("the WebSocket has frames that are compressed or of no known kind")
+	errSPDY      = errors.New("the SPDY connection has frames that are of no known kind, too long or too many")
+	errForeign   = errors.New("the SPDY connection has data of a stream that the user has not opened")
+	errDirection = errors.New("the connection has data of a stream in the direction that the stream does not have")
+	errBase64    = errors.New("the WebSocket has messages that should be base64 and are not")
+	errProtocol  = errors.New("the connection has another protocol than SPDY and WebSocket")
+)
 
 // Follower follows one connection. Its methods may be called at the same time, those for
 // one direction one after the other.
@@ -145,4 +156,24 @@ func (f *Follower) Farewell(status *metav1.Status) (last []byte, ok bool) {
 		return appendClose(appendFrame(nil, opText, []byte{'0' + errorChannel}, []byte(encoded)), closeNormal, ""), true
 	}
 	return appendClose(appendFrame(nil, opBinary, []byte{errorChannel}, message), closeNormal, ""), true
+}
+
+// lose says once that payload cannot be followed.
+func (f *Follower) lose(err error) {
+	if f.onLost == nil || f.missed {
+		return
+	}
+	f.missed = true
+	f.onLost(err)
+}
+
+// check looks whether the frames so far were understood.
+func (f *Follower) check() {
+	switch {
+	case f.onLost == nil || f.missed:
+	case f.spdy != nil && f.spdy.isLost():
+		f.lose(errSPDY)
+	case f.web != nil && f.web.strange || f.webFromUser != nil && f.webFromUser.strange:
+		f.lose(errWebSocket)
+	}
 }

@@ -1,9 +1,6 @@
 package frames
 
-import (
-	"encoding/base64"
-	"errors"
-)
+import "encoding/base64"
 
 // Stream is what a stream of a command is for, with the number of its channel by WebSocket.
 type Stream byte
@@ -25,16 +22,6 @@ func (s Stream) fromUser() bool { return s == Stdin || s == Resize }
 
 // spdyStreams are the streams of a command by the header streamtype, as the kubelet has it.
 var spdyStreams = map[string]Stream{"stdin": Stdin, "stdout": Stdout, "stderr": Stderr, "error": Errors, "resize": Resize}
-
-// Why payload cannot be followed.
-var (
-	errWebSocket = errors.New("the WebSocket has frames that are compressed or of no known kind")
-	errSPDY      = errors.New("the SPDY connection has frames that are of no known kind, too long or too many")
-	errForeign   = errors.New("the SPDY connection has data of a stream that the user has not opened")
-	errDirection = errors.New("the connection has data of a stream in the direction that the stream does not have")
-	errBase64    = errors.New("the WebSocket has messages that should be base64 and are not")
-	errProtocol  = errors.New("the connection has another protocol than SPDY and WebSocket")
-)
 
 // Observe has take called with what is sent on the streams of a command, piece by piece and
 // in order. A piece is not to be kept. If the connection cannot be understood any more, lost
@@ -78,26 +65,6 @@ func (f *Follower) only(fromUser bool, take func(Stream, []byte)) func(Stream, [
 			return
 		}
 		take(s, p)
-	}
-}
-
-// lose says once that payload cannot be followed.
-func (f *Follower) lose(err error) {
-	if f.onLost == nil || f.missed {
-		return
-	}
-	f.missed = true
-	f.onLost(err)
-}
-
-// check looks whether the frames so far were understood.
-func (f *Follower) check() {
-	switch {
-	case f.onLost == nil || f.missed:
-	case f.spdy != nil && f.spdy.isLost():
-		f.lose(errSPDY)
-	case f.web != nil && f.web.strange || f.webFromUser != nil && f.webFromUser.strange:
-		f.lose(errWebSocket)
 	}
 }
 

@@ -18,8 +18,6 @@
 //
 // # Files
 //
-//	health.go    Server: probes and metrics
-//	arrivals.go  Arrivals: when the last connection came
-//	drain.go     AwaitIdle
-//	admin.go     Admin: the port with profiles
+//	health.go  Server: probes and metrics. Admin: the port with profiles
+//	drain.go   AwaitIdle, and Arrivals: when the last connection came
 package health

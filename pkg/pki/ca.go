@@ -3,10 +3,8 @@ package pki
 import (
 	"crypto"
 	"crypto/ecdsa"
-	"crypto/ed25519"
 	"crypto/elliptic"
 	"crypto/rand"
-	"crypto/rsa"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
@@ -18,12 +16,9 @@ import (
 
 const (
 	certificateBlock = "CERTIFICATE"
-	requestBlock     = "CERTIFICATE REQUEST"
 
 	// backdate absorbs clocks that run behind the signer's.
 	backdate = 5 * time.Minute
-
-	minRSABits = 2048
 )
 
 // KeyPair is a certificate and its private key in PEM.
@@ -236,25 +231,5 @@ func parseKey(data []byte) (crypto.Signer, error) {
 			return nil, fmt.Errorf("a key of type %T cannot sign", key)
 		}
 		return signer, nil
-	}
-}
-
-func checkPublicKey(key any) error {
-	switch key := key.(type) {
-	case *rsa.PublicKey:
-		if bits := key.N.BitLen(); bits < minRSABits {
-			return fmt.Errorf("RSA key of %d bits is too weak, %d is the least", bits, minRSABits)
-		}
-		return nil
-	case *ecdsa.PublicKey:
-		switch key.Curve {
-		case elliptic.P256(), elliptic.P384(), elliptic.P521():
-			return nil
-		}
-		return fmt.Errorf("curve %q is not one of P-256, P-384 and P-521", key.Params().Name)
-	case ed25519.PublicKey:
-		return nil
-	default:
-		return fmt.Errorf("public key of type %T is not accepted", key)
 	}
 }

@@ -1,7 +1,6 @@
 package pki
 
 import (
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"sync/atomic"
@@ -71,7 +70,3 @@ func (r *Reloader) ClientConfig(serverName string) *tls.Config {
 	}
 	return config
 }
-
-// fillRandom cannot fail: crypto/rand ends the process if the system has no
-// randomness.
-func fillRandom(b []byte) { _, _ = rand.Read(b) }

@@ -58,14 +58,14 @@
 //
 // # Files
 //
-//	ca.go          CA, Leaf and KeyPair: making certificates
-//	request.go     CSRs: what they ask for, and signing them
 //	renewal.go     when to issue a certificate again
 //	rotation.go    what tells two CAs apart, and ProveHTTP2
-//	reloader.go    Reloader: files, read again when they change
 //	config.go      the TLS configurations of a Reloader
+//	reloader.go    Reloader: files, read again when they change
+//	recheck.go     connections that exist
 //	parameters.go  versions and cipher suites, and OCM's TLS profile
 //	peer.go        who is on the other end
-//	recheck.go     connections that exist
 //	explain.go     why a handshake failed
+//	ca.go          CA, Leaf and KeyPair: making certificates
+//	request.go     CSRs: what they ask for, and signing them
 package pki

@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"sync"
 	"time"
 )
@@ -32,30 +31,6 @@ func PeerCertificate(state tls.ConnectionState) (*Certificate, error) {
 // NewerThan reports whether c was issued after other.
 func (c *Certificate) NewerThan(other *Certificate) bool {
 	return c.leaf.NotBefore.After(other.leaf.NotBefore)
-}
-
-// Errors of Recheck.
-var (
-	ErrExpired   = errors.New("the peer's certificate has expired")
-	errUntrusted = errors.New("the CA of the peer's certificate is not trusted any more")
-)
-
-// Recheck returns nil while, at the time now, a peer's certificate would be accepted in a new
-// handshake, and ErrExpired or errUntrusted afterwards. A CA that left the bundle
-// shows at the next reload. It is cheap: a certificate is verified once for each
-// state of the files.
-func (r *Reloader) Recheck(c *Certificate, now time.Time) error {
-	if now.After(c.leaf.NotAfter) {
-		return ErrExpired
-	}
-	snapshot := r.current.Load()
-	if snapshot == nil {
-		return nil
-	}
-	if now.After(snapshot.rechecked.until(c, snapshot.pool, now)) {
-		return errUntrusted
-	}
-	return nil
 }
 
 // rechecked remembers until when certificates are valid by the CAs of one state of

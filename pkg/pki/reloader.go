@@ -3,6 +3,7 @@ package pki
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
@@ -263,4 +264,32 @@ func parsePool(data []byte) (*x509.CertPool, error) {
 		return nil, errors.New("no certificate in PEM")
 	}
 	return pool, nil
+}
+
+// fillRandom cannot fail: crypto/rand ends the process if the system has no
+// randomness.
+func fillRandom(b []byte) { _, _ = rand.Read(b) }
+
+// Errors of Recheck.
+var (
+	ErrExpired   = errors.New("the peer's certificate has expired")
+	errUntrusted = errors.New("the CA of the peer's certificate is not trusted any more")
+)
+
+// Recheck returns nil while, at the time now, a peer's certificate would be accepted in a new
+// handshake, and ErrExpired or errUntrusted afterwards. A CA that left the bundle
+// shows at the next reload. It is cheap: a certificate is verified once for each
+// state of the files.
+func (r *Reloader) Recheck(c *Certificate, now time.Time) error {
+	if now.After(c.leaf.NotAfter) {
+		return ErrExpired
+	}
+	snapshot := r.current.Load()
+	if snapshot == nil {
+		return nil
+	}
+	if now.After(snapshot.rechecked.until(c, snapshot.pool, now)) {
+		return errUntrusted
+	}
+	return nil
 }

@@ -1,12 +1,21 @@
 package pki
 
 import (
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rsa"
 	"crypto/x509"
 	"encoding/asn1"
 	"encoding/pem"
 	"errors"
 	"fmt"
 	"net"
+)
+
+const (
+	requestBlock = "CERTIFICATE REQUEST"
+	minRSABits   = 2048
 )
 
 // Request is everything that a CSR asks for. An approver compares all
@@ -116,4 +125,24 @@ func decodeRequest(csrPEM []byte) (*x509.CertificateRequest, error) {
 		return nil, fmt.Errorf("checking the signature of a certificate request: %w", err)
 	}
 	return csr, nil
+}
+
+func checkPublicKey(key any) error {
+	switch key := key.(type) {
+	case *rsa.PublicKey:
+		if bits := key.N.BitLen(); bits < minRSABits {
+			return fmt.Errorf("RSA key of %d bits is too weak, %d is the least", bits, minRSABits)
+		}
+		return nil
+	case *ecdsa.PublicKey:
+		switch key.Curve {
+		case elliptic.P256(), elliptic.P384(), elliptic.P521():
+			return nil
+		}
+		return fmt.Errorf("curve %q is not one of P-256, P-384 and P-521", key.Params().Name)
+	case ed25519.PublicKey:
+		return nil
+	default:
+		return fmt.Errorf("public key of type %T is not accepted", key)
+	}
 }

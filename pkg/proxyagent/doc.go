@@ -65,10 +65,9 @@
 //
 // # Files
 //
-//   - agent.go: the process, from New to Run. options.go: its flags.
-//   - handler.go: the handler, what it asks about identities, and the connections that it is handed.
-//     exposed.go: the Services that it forwards to.
-//   - drain.go: the end of the process, and requests to the proxy API to use other connections.
+//   - agent.go: the process, from New to the end of its drain.
+//   - handler.go: what the handler may be asked for, and the Services that it forwards to.
+//   - drain.go: requests to the proxy API to use other connections.
 //   - controlsession.go: control sessions with proxy servers, and carriers to one of them.
 //   - servers.go: the proxy servers that the agent is connected to. serverstate.go: the state of
 //     each. search.go: when the agent looks for more.
@@ -76,5 +75,5 @@
 //     what they ask for.
 //   - handshakes.go: how TLS with proxy servers ends, and the wait for a certificate of this release's.
 //   - lease.go, metrics.go: what OCM and operators see.
-//   - portforward.go: port-forward mode.
+//   - portforward.go: port-forward mode. options.go: the flags.
 package proxyagent

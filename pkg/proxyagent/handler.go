@@ -4,75 +4,26 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
-	"net/http"
 	"net/url"
-	"strconv"
-	"sync"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"time"
 
-	"golang.org/x/sync/errgroup"
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
 
-	"open-cluster-management.io/cluster-proxy/pkg/carrier"
-	"open-cluster-management.io/cluster-proxy/pkg/connect"
+	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
+	"open-cluster-management.io/cluster-proxy/pkg/filewatch"
+	"open-cluster-management.io/cluster-proxy/pkg/pki"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyagent/apihandler"
-	"open-cluster-management.io/cluster-proxy/pkg/proxyagent/oidc"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyagent/ownerpolicy"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyagent/policy"
 )
-
-// startHandler serves the proxy API's requests and returns what may be dialed, the handler
-// included. Connections come from carriers, by the connListener. The listener serves processes
-// on the same address that hold the proxy API's certificate, such as tests.
-func (a *Agent) startHandler(serving context.Context, group *errgroup.Group, cluster *rest.Config) (decision, *connListener, error) {
-	o := a.options
-	apiServer, err := apiServerAddress(cluster)
-	if err != nil {
-		return nil, nil, err
-	}
-	services, running, err := a.services(cluster)
-	if err != nil {
-		return nil, nil, err
-	}
-	for _, run := range running {
-		group.Go(func() error { return run(serving) })
-	}
-	access := a.startAccess(serving, group)
-	shown, err := a.shownMetrics()
-	if err != nil {
-		return nil, nil, err
-	}
-	server, err := apihandler.NewServer(cluster, o.tcp(), a.source, services, access, apihandler.Metrics{Registry: a.registry, Agent: shown})
-	if err != nil {
-		return nil, nil, err
-	}
-	server.Handler, server.ConnContext, server.ConnState = a.conns.handler(server.Handler), a.conns.via, a.conns.watch
-	a.handler = server
-	address := net.JoinHostPort(o.HandlerBindAddress, strconv.Itoa(o.HandlerPort))
-	var lc net.ListenConfig
-	listener, err := lc.Listen(serving, "tcp", address)
-	if err != nil {
-		return nil, nil, fmt.Errorf("listening for the proxy API's requests on %q: %w", address, err)
-	}
-	direct := newConnListener(listener.Addr())
-	for _, l := range []net.Listener{listener, direct} {
-		group.Go(func() error {
-			stop := context.AfterFunc(serving, func() { _ = server.Close() })
-			defer stop()
-			if err := server.ServeTLS(connect.Listener{Listener: l}, "", ""); !errors.Is(err, http.ErrServerClosed) {
-				return fmt.Errorf("serving the proxy API's requests: %w", err)
-			}
-			return nil
-		})
-	}
-	destinations := policy.Policy{
-		Cluster:        o.ClusterName,
-		AgentNamespace: o.AgentInstallNamespace,
-		KubeAPIServer:  apiServer,
-		Handler:        listener.Addr().String(),
-	}
-	return capped(destinations, access.Owner), direct, nil
-}
 
 // apiServerAddress is the host:port of the kube-apiserver.
 func apiServerAddress(config *rest.Config) (string, error) {
@@ -93,20 +44,6 @@ func defaultPort(u *url.URL) string {
 	return "443"
 }
 
-// startAccess starts what the handler asks about identities.
-func (a *Agent) startAccess(serving context.Context, group *errgroup.Group) apihandler.Access {
-	owner := ownerpolicy.NewFolder(a.options.OwnerPolicy, a.registry)
-	owner.Load()
-	group.Go(func() error { return owner.Run(serving) })
-	access := apihandler.Access{Owner: owner.Policy, NoHubUsers: !a.options.EnableImpersonation, OnHub: a.options.OnHub, ExtraKeys: a.options.ExtraKeys}
-	if a.options.OIDC.IssuerURL != "" {
-		provider := oidc.New(a.options.OIDC)
-		group.Go(func() error { return provider.Run(serving) })
-		access.OIDC = provider
-	}
-	return access
-}
-
 // capped refuses new end-to-end connections to the kube-apiserver, whose requests the
 // agent cannot see, as soon as the owner caps anything. The handler still accepts
 // connections, since it checks each request.
@@ -123,41 +60,95 @@ func capped(destinations policy.Policy, owner func() (ownerpolicy.Policy, error)
 	}
 }
 
-// connListener is the listener by which the handler serves connections on carriers
-// as they are. Over loopback each would be copied twice more, by two more goroutines.
-type connListener struct{ *connect.Queue }
+// exposedInterval is how often the list is read again (package filewatch).
+const exposedInterval = 3 * time.Second
 
-func newConnListener(address net.Addr) *connListener {
-	return &connListener{connect.NewQueue(address)}
+// exposedList is the list of exposed Services in a folder, which is a mounted
+// ConfigMap. It is empty until read has succeeded.
+type exposedList struct {
+	dir     string
+	invalid prometheus.Gauge
+	current atomic.Pointer[agentapi.ExposedServices]
 }
 
-// serve hands the handler a connection that comes through proxy servers, and returns
-// when that has ended.
-func (h *connListener) serve(conn *carrier.Conn, through ...string) {
-	handed := &handedConn{Conn: conn, through: through, ended: make(chan struct{})}
-	if h.Hand(handed) {
-		<-handed.ended
-	} else {
-		_ = conn.Close() // the agent ends
+func (e *exposedList) get() agentapi.ExposedServices {
+	if list := e.current.Load(); list != nil {
+		return *list
 	}
+	return nil
 }
 
-// handedConn says when the handler is done with it.
-type handedConn struct {
-	*carrier.Conn
-	through []string // server IDs
-	once    sync.Once
-	ended   chan struct{}
+// run reads the list again and again until ctx is done. A list that cannot be
+// read leaves the last good one in force.
+func (e *exposedList) run(ctx context.Context) error {
+	logger := klog.FromContext(ctx)
+	return filewatch.Loop{
+		Interval: exposedInterval,
+		Load: func() (changed bool, err error) {
+			before := fmt.Sprint(e.get())
+			err = e.read()
+			e.invalid.Set(oneIf(err != nil))
+			return fmt.Sprint(e.get()) != before, err
+		},
+		Changed: func() { logger.Info("Read the list of exposed Services", "services", len(e.get())) },
+		Failed: func(err error) {
+			logger.Error(err, "Failed to read all of the exposed Services: a list that cannot be read leaves the one before it in force")
+		},
+	}.Run(ctx)
 }
 
-func (c *handedConn) Close() error {
-	err := c.Conn.Close()
-	c.once.Do(func() { close(c.ended) })
-	return err
+// read takes every file of the folder for a key of the ConfigMap. No folder is
+// an empty list. The error may be of entries that are left out.
+func (e *exposedList) read() error {
+	data := map[string]string{}
+	entries, err := os.ReadDir(e.dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("reading the exposed Services: %w", err)
+	}
+	for _, entry := range entries {
+		if strings.HasPrefix(entry.Name(), ".") || entry.IsDir() { // the kubelet's own
+			continue
+		}
+		content, err := os.ReadFile(filepath.Join(e.dir, entry.Name()))
+		if err != nil {
+			return fmt.Errorf("reading the exposed Services: %w", err)
+		}
+		data[entry.Name()] = string(content)
+	}
+	list, leftOut, err := agentapi.ParseExposedServices(data)
+	if err != nil {
+		return err
+	}
+	e.current.Store(&list)
+	return leftOut
 }
 
-// Abort ends the connection as one that was cut off.
-func (c *handedConn) Abort(reason error) {
-	c.Conn.Abort(reason)
-	_ = c.Close()
+func oneIf(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// services are the Services that the handler forwards to, and what has to run
+// for that.
+func services(o *Options, cluster *rest.Config, invalid prometheus.Gauge) (_ apihandler.Services, run []func(context.Context) error, err error) {
+	services := apihandler.Services{Roots: pki.NewReloader(pki.Files{
+		CA: cluster.CAFile, CAData: cluster.CAData, MoreCA: o.AdditionalServiceCA, TLSProfile: o.TLSProfile,
+	})}
+	if err := services.Roots.Load(); err != nil {
+		return services, nil, fmt.Errorf("loading the CAs of Services: %w", err)
+	}
+	run = append(run, services.Roots.Run)
+	if o.ExposedServices != "" {
+		list := &exposedList{dir: o.ExposedServices, invalid: invalid}
+		services.Exposed = list.get
+		run = append(run, list.run)
+	}
+	if o.DNSServer != "" {
+		services.Resolver = &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, network, o.DNSServer)
+		}}
+	}
+	return services, run, nil
 }

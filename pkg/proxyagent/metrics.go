@@ -1,14 +1,8 @@
 package proxyagent
 
 import (
-	"context"
-	"fmt"
-	"net"
-	"strconv"
-
 	"github.com/prometheus/client_golang/prometheus"
 
-	"open-cluster-management.io/cluster-proxy/pkg/health"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyagent/apihandler"
 )
 
@@ -66,25 +60,10 @@ func newAgentMetrics(registry prometheus.Registerer) *agentMetrics {
 }
 
 // shownMetrics are those of /metrics for the hub, with the name of this pod.
-func (a *Agent) shownMetrics() (prometheus.Gatherer, error) {
-	collected := []prometheus.Collector{a.registry}
+func shownMetrics(registry *prometheus.Registry, pod string) (prometheus.Gatherer, error) {
+	collected := []prometheus.Collector{registry}
 	if process, ok := prometheus.DefaultRegisterer.(prometheus.Collector); ok {
 		collected = append(collected, process)
 	}
-	return apihandler.OfPod(a.options.PodName, collected...)
-}
-
-// runAdmin serves profiles, where they are asked for, until ctx is done.
-// Metrics are where the probes are, and this port leads there.
-func (a *Agent) runAdmin(ctx context.Context) error {
-	o := a.options
-	address := net.JoinHostPort(o.AdminBindAddress, strconv.Itoa(o.AdminServerPort))
-	var lc net.ListenConfig
-	listener, err := lc.Listen(ctx, "tcp", address)
-	if err != nil {
-		return fmt.Errorf("listening for administrators on %q: %w", address, err)
-	}
-	return health.Admin{
-		Metrics: a.health.Handler(), Profiling: o.EnableProfiling, ContentionProfiling: o.EnableContentionProfiling,
-	}.Serve(ctx, listener)
+	return apihandler.OfPod(pod, collected...)
 }

@@ -4,8 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
-	"net/netip"
-	"sync/atomic"
+	"net"
 	"time"
 
 	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
@@ -17,32 +16,6 @@ import (
 
 // maxAgentID bounds what an agent can make us keep and log.
 const maxAgentID = 256
-
-// control is a control session of an agent.
-type control interface {
-	link() *agentLink
-	// tell sends the agent a message, and reports false if the session is over. It may block.
-	tell(what carrier.ControlKind, n int) bool
-	// end ends the session. It does not block, and the caller holds no lock: the session
-	// leaves the registry.
-	end()
-	// carries reports whether the session has become a carrier, and takes no message.
-	carries() bool
-}
-
-// agentLink is what is known of an agent by its control session.
-type agentLink struct {
-	// cluster is proven; agentID is what the agent calls itself.
-	cluster, agentID string
-	identifiers      string // as declared
-	source           netip.Prefix
-	peer             string // its address
-	started          time.Time
-
-	draining atomic.Bool // it asked for new dials to go elsewhere
-}
-
-func (l *agentLink) link() *agentLink { return l }
 
 // declaration is what an agent says about itself. One of konnectivity's may repeat what
 // must be there once.
@@ -175,5 +148,75 @@ func (s *Server) takeControlCarrier(ctx context.Context, conn *tls.Conn, hello c
 	if c.session.Opens() {
 		s.conns.carries(conn, c.session.Carrier())
 		_ = s.registry.supply(agent, c.session.Carrier()) // at its limit the agent has the session alone
+	}
+}
+
+// agentCarriers configures the carriers that agents dial.
+func (s *Server) agentCarriers() *carrier.Config {
+	return &carrier.Config{Role: carrier.Opener, Name: s.options.ServerID, Relays: true}
+}
+
+// admitClient reports why a client is refused: its certificate has no role, or its CA is not
+// trusted any more. Certificates of an older cluster-proxy had the first SAN as common name, and
+// no role. The addon manager issues that Secret again under its old name, so that clients that
+// mount it get a role without a change.
+func (s *Server) admitClient(conn *tls.Conn) error {
+	state := conn.ConnectionState()
+	_, err := pki.PeerRole(state)
+	if err == nil {
+		err = s.stillTrusted(state)
+	}
+	if err != nil {
+		s.metrics.clientsRejected.WithLabelValues("role").Inc()
+		s.logger.Info("Client rejected", "reason", "role", "message", err.Error(), "peer", conn.RemoteAddr().String())
+	}
+	return err
+}
+
+// stillTrusted refuses new work of a client whose CA has left the bundle since its
+// handshake.
+func (s *Server) stillTrusted(state tls.ConnectionState) error {
+	certificate, err := pki.PeerCertificate(state)
+	if err != nil {
+		return err
+	}
+	return s.clientSource.Recheck(certificate, s.conns.now())
+}
+
+// caller is a client of the client port.
+type caller struct {
+	role identity.Role
+	peer string
+}
+
+// callerOn is the client of a connection.
+func callerOn(transport net.Conn) caller {
+	c := caller{peer: transport.RemoteAddr().String()}
+	if secure, ok := transport.(*tls.Conn); ok {
+		if role, err := pki.PeerRole(secure.ConnectionState()); err == nil {
+			c.role = role
+		}
+	}
+	return c
+}
+
+// beginConnection returns what to call when a connection to target has ended, with
+// the bytes that the client sent and received, or -1. It logs who reached what: for
+// clients that reach clusters directly, nothing else records that. The requests of
+// the proxy API are in its audit log, and connections of a peer in the peer's own
+// log, so those are logged at verbosity 1 only.
+func (s *Server) beginConnection(who caller, target string) (ended func(sent, received int64)) {
+	logger := s.logger
+	if who.role == identity.RoleProxyAPI || who.role == identity.RolePeer {
+		logger = logger.V(1)
+	}
+	if !logger.Enabled() {
+		return func(int64, int64) {}
+	}
+	began := time.Now()
+	cluster := s.registry.clusterOf(target)
+	return func(sent, received int64) {
+		logger.Info("Connection ended", "role", string(who.role), "peer", who.peer, "cluster", cluster, "target", target,
+			"sent", sent, "received", received, "duration", time.Since(began).Round(time.Millisecond).String())
 	}
 }

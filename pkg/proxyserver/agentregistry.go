@@ -2,9 +2,8 @@ package proxyserver
 
 import (
 	"context"
+	"fmt"
 	"maps"
-	"math"
-	"net"
 	"net/netip"
 	"slices"
 	"sync"
@@ -44,10 +43,6 @@ type agentRegistry struct {
 	draining  bool // this server is
 	notice    int  // for how many seconds it waits for its agents then
 }
-
-// agentKey names an agent: its cluster, which is proven, and what it calls
-// itself. Both are compared, so an agent can only add to its own session.
-type agentKey struct{ cluster, agentID string }
 
 func newAgentRegistry(l Limits, sameName func(agent agentKey, other string)) *agentRegistry {
 	return &agentRegistry{
@@ -110,6 +105,25 @@ func (a *agentRegistry) newAgent(key agentKey, hosts []string) *connectedAgent {
 	return agent
 }
 
+// checkAgentCount reports whether a cluster may have one more agent; mu is held.
+func (a *agentRegistry) checkAgentCount(cluster string) error {
+	if share := a.clusters[cluster]; share != nil && len(share.agents) >= maxAgents {
+		a.refused("sessions")
+		return fmt.Errorf("cluster %q has %d agents already, the most that one may have; stop some, or wait a minute for those that are gone", cluster, maxAgents)
+	}
+	return nil
+}
+
+// shareOf is the share of a new agent of a cluster; mu is held.
+func (a *agentRegistry) shareOf(cluster string) *clusterShare {
+	share := a.clusters[cluster]
+	if share == nil {
+		share = &clusterShare{maxDials: int64(a.config.MaxPending), agents: map[*connectedAgent]struct{}{}}
+		a.clusters[cluster] = share
+	}
+	return share
+}
+
 // leave takes a control session away. With the last one the agent is out of routing, and what
 // is open on its carriers goes on. After one that had become a carrier the agent is waited
 // for: it is dialing the next one since then.
@@ -163,6 +177,13 @@ func (a *agentRegistry) remove(agent *connectedAgent, last *agentLink) {
 	}()
 }
 
+// tellFollowers notes what has changed; mu is held.
+func (a *agentRegistry) tellFollowers(hosts []string, present bool) {
+	for f := range a.followers {
+		f.note(hosts, present)
+	}
+}
+
 // drain tells every agent that this server is about to
 // stop, and how long it waits for them, and will tell those that come later.
 func (a *agentRegistry) drain(wait time.Duration) {
@@ -180,7 +201,7 @@ func (a *agentRegistry) drain(wait time.Duration) {
 
 // greet tells an agent by a new control session what is the case, of which it may have missed
 // something when it had none, before the session becomes a carrier.
-func (a *agentRegistry) greet(agent *connectedAgent, c *controlCarrier) {
+func (a *agentRegistry) greet(agent *connectedAgent, c control) {
 	a.mu.RLock()
 	draining, notice := a.draining, a.notice
 	a.mu.RUnlock()
@@ -202,6 +223,27 @@ func (a *agentRegistry) supply(agent *connectedAgent, c *carrier.Carrier) error 
 	}
 	agent.alive.Heard()
 	return agent.pool.Add(c)
+}
+
+// checkCarriers reports whether an agent may have one more carrier; the share's taking
+// is held.
+func (a *agentRegistry) checkCarriers(agent *connectedAgent) error {
+	if stats := agent.pool.Stats(); stats.Pending == 0 && stats.Idle >= maxIdle {
+		a.refused("idle carriers")
+		return &carrier.Error{Code: carrier.Overloaded, Message: "too many idle carriers"}
+	}
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	all := 0
+	for other := range agent.share.agents {
+		stats := other.pool.Stats()
+		all += stats.Idle + stats.InUse
+	}
+	if all >= a.config.Max {
+		a.refused("carriers")
+		return &carrier.Error{Code: carrier.Overloaded, Message: "too many carriers of this cluster"}
+	}
+	return nil
 }
 
 // end ends the control sessions on carriers, which are told why, and closes the other carriers:
@@ -262,59 +304,6 @@ func (a *agentRegistry) add(key agentKey, c *carrier.Carrier) error {
 		c.Abort(err)
 	}
 	return err
-}
-
-// knows reports whether any agent serves an address.
-func (a *agentRegistry) knows(address string) bool {
-	a.mu.RLock()
-	defer a.mu.RUnlock()
-	return len(a.candidates(address)) > 0
-}
-
-// candidates are the agents of an address; mu is held.
-func (a *agentRegistry) candidates(address string) map[*connectedAgent]struct{} {
-	host, _, err := net.SplitHostPort(address)
-	if err != nil {
-		return nil
-	}
-	return a.hosts[host]
-}
-
-// trust says which agents are good enough for a dial.
-type trust bool
-
-const (
-	// those that answered when they were asked last. One that drains, or whose server
-	// does, must have an idle carrier too: it may not get another one here, since its
-	// process ends, or the Service leads to other servers.
-	answering trust = false
-	suspects  trust = true // any
-)
-
-// choose returns the least used agent of an address, or nil.
-func (a *agentRegistry) choose(address string, but []*connectedAgent, enough trust) *connectedAgent {
-	a.mu.RLock()
-	defer a.mu.RUnlock()
-	var best *connectedAgent
-	var least int
-	for agent := range a.candidates(address) {
-		if slices.Contains(but, agent) {
-			continue
-		}
-		stats, leaving := agent.pool.Stats(), agent.draining()
-		if enough == answering && (agent.alive.IsSuspect() || (leaving || a.draining) && stats.Idle == 0) {
-			continue
-		}
-		// An agent that drains is the last resort.
-		used := stats.InUse + stats.Pending
-		if leaving {
-			used += math.MaxInt / 2
-		}
-		if best == nil || used < least {
-			best, least = agent, used
-		}
-	}
-	return best
 }
 
 // count returns how many agents there are.

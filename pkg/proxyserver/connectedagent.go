@@ -2,7 +2,6 @@ package proxyserver
 
 import (
 	"context"
-	"fmt"
 	"net/netip"
 	"slices"
 	"sync"
@@ -14,6 +13,36 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/carrier/pool"
 	"open-cluster-management.io/cluster-proxy/pkg/liveness"
 )
+
+// control is a control session of an agent.
+type control interface {
+	link() *agentLink
+	// tell sends the agent a message, and reports false if the session is over. It may block.
+	tell(what carrier.ControlKind, n int) bool
+	// end ends the session. It does not block, and the caller holds no lock: the session
+	// leaves the registry.
+	end()
+	// carries reports whether the session has become a carrier, and takes no message.
+	carries() bool
+}
+
+// agentLink is what is known of an agent by its control session.
+type agentLink struct {
+	// cluster is proven; agentID is what the agent calls itself.
+	cluster, agentID string
+	identifiers      string // as declared
+	source           netip.Prefix
+	peer             string // its address
+	started          time.Time
+
+	draining atomic.Bool // it asked for new dials to go elsewhere
+}
+
+func (l *agentLink) link() *agentLink { return l }
+
+// agentKey names an agent: its cluster, which is proven, and what it calls
+// itself. Both are compared, so an agent can only add to its own session.
+type agentKey struct{ cluster, agentID string }
 
 // stableAfter is the age from which a second control session of one agent is taken for its
 // reconnection. Until then it may be the probe by which an agent looks for
@@ -191,43 +220,3 @@ func (s *clusterShare) begin() bool {
 }
 
 func (s *clusterShare) end() { s.dials.Add(-1) }
-
-// shareOf is the share of a new agent of a cluster; mu is held.
-func (a *agentRegistry) shareOf(cluster string) *clusterShare {
-	share := a.clusters[cluster]
-	if share == nil {
-		share = &clusterShare{maxDials: int64(a.config.MaxPending), agents: map[*connectedAgent]struct{}{}}
-		a.clusters[cluster] = share
-	}
-	return share
-}
-
-// checkAgentCount reports whether a cluster may have one more agent; mu is held.
-func (a *agentRegistry) checkAgentCount(cluster string) error {
-	if share := a.clusters[cluster]; share != nil && len(share.agents) >= maxAgents {
-		a.refused("sessions")
-		return fmt.Errorf("cluster %q has %d agents already, the most that one may have; stop some, or wait a minute for those that are gone", cluster, maxAgents)
-	}
-	return nil
-}
-
-// checkCarriers reports whether an agent may have one more carrier; the share's taking
-// is held.
-func (a *agentRegistry) checkCarriers(agent *connectedAgent) error {
-	if stats := agent.pool.Stats(); stats.Pending == 0 && stats.Idle >= maxIdle {
-		a.refused("idle carriers")
-		return &carrier.Error{Code: carrier.Overloaded, Message: "too many idle carriers"}
-	}
-	a.mu.RLock()
-	defer a.mu.RUnlock()
-	all := 0
-	for other := range agent.share.agents {
-		stats := other.pool.Stats()
-		all += stats.Idle + stats.InUse
-	}
-	if all >= a.config.Max {
-		a.refused("carriers")
-		return &carrier.Error{Code: carrier.Overloaded, Message: "too many carriers of this cluster"}
-	}
-	return nil
-}

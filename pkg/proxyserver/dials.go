@@ -3,12 +3,16 @@ package proxyserver
 import (
 	"context"
 	"crypto/tls"
+	"fmt"
+	"net"
 	"slices"
 	"sync/atomic"
 	"time"
 
 	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
+	"open-cluster-management.io/cluster-proxy/pkg/dial"
+	"open-cluster-management.io/cluster-proxy/pkg/identity"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyserver/konnectivity"
 )
@@ -40,11 +44,6 @@ func (s *Server) takeAgentCarrier(conn *tls.Conn) {
 	if err := s.registry.add(key, c); err != nil {
 		s.logger.V(1).Info("Carrier refused", "cluster", key.cluster, "message", err.Error())
 	}
-}
-
-// agentCarriers configures the carriers that agents dial.
-func (s *Server) agentCarriers() *carrier.Config {
-	return &carrier.Config{Role: carrier.Opener, Name: s.options.ServerID, Relays: true}
 }
 
 // admitCarrier takes the cluster of a carrier from its certificate.
@@ -80,6 +79,28 @@ func (s *Server) takeClientCarrier(conn *tls.Conn) {
 	if err := s.clientCarriers.Add(c); err != nil {
 		s.logger.V(1).Info("Client's carrier refused", "message", err.Error())
 	}
+}
+
+// dialPeer makes a carrier to the client port of another proxy server.
+func (s *Server) dialPeer(ctx context.Context, address, serverName string) (*carrier.Carrier, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.options.HandshakeTimeout)
+	defer cancel()
+	if s.options.PeerServerName != "" {
+		serverName = s.options.PeerServerName
+	}
+	config := s.clientSource.ClientConfig(serverName)
+	config.NextProtos = []string{carrier.ALPN}
+	raw, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	raw = dial.TCP{KeepAlive: s.options.TCPKeepAlive, UserTimeout: s.options.TCPUserTimeout}.Tune(raw)
+	hello := carrier.Hello{Session: s.options.ServerID}
+	made, err := carrier.DialTLS(ctx, raw, config, hello, carrier.Config{Role: carrier.Opener, Relays: true})
+	if err != nil {
+		return nil, fmt.Errorf("dialing peer %q: %w", address, err)
+	}
+	return made, nil
 }
 
 // open opens a connection on a carrier: an agent's, or a peer's that has one.
@@ -176,7 +197,11 @@ func (s *Server) observeDial(elapsed time.Duration, hops uint64, err error) {
 // carrier to the other as they come.
 func (s *Server) serveOpen(ctx context.Context, request *carrier.Pending) {
 	if request.Network == networkDirectory {
-		s.serveDirectory(request)
+		if callerOn(request.Carrier().Transport()).role != identity.RolePeer { // which clusters there are is for peers alone
+			_ = request.Refuse(&carrier.Error{Code: carrier.Denied, Message: "only proxy servers may ask which clusters have agents here"})
+			return
+		}
+		s.registry.serveDirectory(request, s.untold)
 		return
 	}
 	if request.Timeout == 0 || request.Timeout > s.options.DialTimeout {

@@ -52,7 +52,7 @@
 // agent CA that signed it leaves the bundle.
 //
 // A line in the log says who reached what, when a connection of the client port has ended
-// (clients.go).
+// (admission.go).
 //
 // # What fails how
 //
@@ -67,17 +67,18 @@
 //
 // # Files
 //
-// Read dials.go first: how a dial finds its agent. Then, in the order of a connection:
+// In the order of a connection.
 //
-//   - server.go: the process, from New to the drain. options.go: its flags.
-//   - ports.go, mux.go: the ports and their TLS handshakes.
-//   - dials.go: carriers, and the routing of dials.
-//   - admission.go: whose agent has connected, and its control session.
-//   - clients.go: who may be a client, the log of their connections, and what package
-//     konnectivity asks of the server.
-//   - revoke.go: ends connections whose right has ended.
-//   - peers.go: the other proxy servers. directory.go: which of them has agents of a host.
-//     servercount.go: how many there are. metrics.go: what operators see.
+//   - run.go: the process, from New to the drain.
+//   - ports.go: the ports and their TLS handshakes.
+//   - dials.go: carriers, and the routing of dials: how one finds its agent.
+//   - admission.go: whose agent has connected, and its control session; who may be a client,
+//     and the log of their connections.
+//   - server.go: what a Server consists of.
+//   - revoke.go: ends connections whose right has ended. metrics.go: what operators see.
+//   - peerdials.go: asks peers for a connection. peers.go: which there are, and what they say.
+//   - directory.go: which agents an address leads to, for dials and for peers.
 //   - agentregistry.go: the agents that are connected. connectedagent.go: one of them, and what
-//     those of a cluster may have together. hedge.go: the second attempt of a dial.
+//     those of a cluster may have together. news.go: what peers are told of them.
+//   - hedge.go: the second attempt of a dial. options.go: the flags.
 package proxyserver

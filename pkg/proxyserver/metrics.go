@@ -7,6 +7,13 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 )
 
+// Why a connection was ended, as a label.
+const (
+	endedCluster = "cluster"
+	endedExpired = "expired"
+	endedCA      = "ca"
+)
+
 // serverMetrics are ours; konnectivity's are in Prometheus's default registry.
 type serverMetrics struct {
 	registry          prometheus.Registerer

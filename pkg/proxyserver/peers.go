@@ -2,12 +2,11 @@ package proxyserver
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"net"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -34,6 +33,8 @@ const (
 	// peerSelf is how often an address that leads back here is tried again: behind a
 	// load balancer it may lead elsewhere later.
 	peerSelf = 30 * time.Second
+	// followAgain is the pause before a peer is asked again which hosts it has agents of.
+	followAgain = time.Second
 	// surelySelf is how often an address must lead back here, and never elsewhere, to count as
 	// this server's own. Behind a load balancer it may lead here now and then.
 	surelySelf = 8
@@ -94,41 +95,6 @@ type peerServer struct {
 func (one *peerServer) self() bool { return !one.met.Load() && one.selves.Load() >= surelySelf }
 
 var errSelf = errors.New("this is the server itself")
-
-// newPeers is nil if there are none.
-func (s *Server) newPeers() *peers {
-	if len(s.options.Peers) == 0 {
-		return nil
-	}
-	return &peers{
-		addresses: s.options.Peers, self: s.options.ServerID, limits: s.options.Limits,
-		arrived: func() { s.registry.tellCount(s.servers.get()) }, refused: s.metrics.peerDialsRejected.Inc,
-		dial: s.dialPeer, lookup: net.DefaultResolver.LookupHost, now: make(chan struct{}, 1), resolved: make(chan struct{}),
-		known: map[string]*peerServer{}, last: map[string]*peerServer{},
-	}
-}
-
-// dialPeer makes a carrier to the client port of another proxy server.
-func (s *Server) dialPeer(ctx context.Context, address, serverName string) (*carrier.Carrier, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.options.HandshakeTimeout)
-	defer cancel()
-	if s.options.PeerServerName != "" {
-		serverName = s.options.PeerServerName
-	}
-	config := s.clientSource.ClientConfig(serverName)
-	config.NextProtos = []string{carrier.ALPN}
-	raw, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
-	if err != nil {
-		return nil, err
-	}
-	raw = dial.TCP{KeepAlive: s.options.TCPKeepAlive, UserTimeout: s.options.TCPUserTimeout}.Tune(raw)
-	hello := carrier.Hello{Session: s.options.ServerID}
-	made, err := carrier.DialTLS(ctx, raw, config, hello, carrier.Config{Role: carrier.Opener, Relays: true})
-	if err != nil {
-		return nil, fmt.Errorf("dialing peer %q: %w", address, err)
-	}
-	return made, nil
-}
 
 // run keeps carriers to all peers until ctx is done.
 func (p *peers) run(ctx context.Context) error {
@@ -283,142 +249,62 @@ func (one *peerServer) reached() bool {
 	return stats.Idle+stats.InUse > 0
 }
 
-// candidates returns the peers in the order in which to ask them: those that have an agent
-// of the host, those that do not say, those that said that they have none, since it may
-// have come in this moment, and last those that cannot be reached or do not answer. Of the
-// first and of the second, the one that served the host last comes first.
-func (p *peers) candidates(host string) []*peerServer {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	var have, unknown, lack, unreached []*peerServer
-	for _, one := range p.known {
-		switch has := one.told.has(host); {
-		case one.self():
-		case !one.reached() || one.alive.IsSuspect():
-			unreached = append(unreached, one)
-		case has && !one.told.draining:
-			have = append(have, one)
-		case has || !one.told.complete:
-			unknown = append(unknown, one)
-		default:
-			lack = append(lack, one)
+// follow hears which hosts a peer has agents of, until the peer is forgotten. It asks
+// only a peer that is reached: an address may be this server's own.
+func (p *peers) follow(one *peerServer) {
+	ctx := one.alive.Context()
+	for ctx.Err() == nil {
+		if one.reached() {
+			_ = p.hear(ctx, one)
+			p.mu.Lock()
+			one.told = told{draining: one.told.draining}
+			p.mu.Unlock()
 		}
-	}
-	for _, likely := range [][]*peerServer{have, unknown} {
-		rand.Shuffle(len(likely), func(i, j int) { likely[i], likely[j] = likely[j], likely[i] })
-		for i, one := range likely {
-			if one == p.last[host] {
-				likely[0], likely[i] = likely[i], likely[0]
-			}
+		timer := time.NewTimer(followAgain)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
 		}
+		timer.Stop()
 	}
-	return slices.Concat(have, unknown, lack, unreached)
 }
 
-// have reports whether a peer that goes on said that it has an agent of an address.
-func (p *peers) have(address string) bool {
-	host, _, err := net.SplitHostPort(address)
+// hear reads the news of a peer until it says no more.
+func (p *peers) hear(ctx context.Context, one *peerServer) error {
+	conn, err := one.pool.Open(ctx, carrier.OpenRequest{Network: networkDirectory, Address: directoryAddress, Hops: 1})
 	if err != nil {
-		return false
+		return err
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, one := range p.known {
-		if one.told.has(host) && !one.told.draining && !one.alive.IsSuspect() {
-			return true
-		}
-	}
-	return false
-}
-
-// open asks one peer after the other, and the next one as well if one takes long: the
-// peer or its agent may have died silently. It calls silent then.
-func (p *peers) open(ctx context.Context, request carrier.OpenRequest, silent func()) (*carrier.Conn, error) {
-	host, _, err := net.SplitHostPort(request.Address)
-	if err != nil {
-		return nil, errNoAgent
-	}
-	select {
-	case <-p.resolved:
-	case <-ctx.Done():
-		return nil, errNoAgent
-	}
-	request.Via = p.self
-	r := &peerRoute{peers: p, host: host, request: request, silent: silent, asked: map[*peerServer]*lastAsked{}}
-	conn, err := hedge(ctx, r.next)
-	if err == nil || !servedElsewhere(err) {
-		return conn, err
-	}
-	select {
-	case p.now <- struct{}{}: // a new peer may have it
-	default:
-	}
-	return nil, errNoAgent
-}
-
-// peerRoute is the order in which peers are asked for one dial. One that had no agent
-// is asked again as long as the dial waits for another one.
-type peerRoute struct {
-	peers   *peers
-	host    string
-	request carrier.OpenRequest
-	silent  func()
-	asked   map[*peerServer]*lastAsked
-}
-
-// next is what hedge tries next.
-func (r *peerRoute) next() attempt {
-	for _, one := range r.peers.candidates(r.host) {
-		asked := r.asked[one]
-		if asked == nil {
-			asked = &lastAsked{}
-			r.asked[one] = asked
-		}
-		if asked.begin() {
-			return func(ctx context.Context, silent func()) (*carrier.Conn, error) {
-				defer asked.end()
-				return r.peers.ask(ctx, one, r.request, func() { silent(); r.silent() })
-			}
-		}
-	}
-	return nil
-}
-
-// ask opens a connection through one peer. A peer without carriers is dialed now: its
-// pool may be waiting in a backoff, while the peer is back.
-func (p *peers) ask(ctx context.Context, one *peerServer, request carrier.OpenRequest, silent func()) (*carrier.Conn, error) {
-	slow := time.AfterFunc(peerHedgeAfter, silent)
-	defer slow.Stop()
-	if !one.reached() {
-		reach, cancel := context.WithTimeout(ctx, peerReach)
-		c, err := p.reach(reach, one)
-		cancel()
-		if err == nil {
-			err = one.pool.Add(c)
-		}
-		if err != nil {
-			return nil, &carrier.Error{Code: carrier.CutOff, Message: err.Error(), Err: err}
-		}
-	}
-	stop := one.alive.AwaitAnswer(func() {})
+	defer conn.Close()
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
-	conn, err := one.pool.Open(ctx, request)
-	if carrier.Answered(err) {
-		one.alive.Heard()
+	from := &newsReader{from: conn}
+	for in := json.NewDecoder(from); ; {
+		from.left = maxNews
+		var news directoryNews
+		if err := in.Decode(&news); err != nil {
+			return fmt.Errorf("reading which clusters a peer has: %w", err)
+		}
+		p.note(one, news)
 	}
-	if carrier.CodeOf(err) == carrier.NoAgent && p.refused != nil {
-		p.refused()
-	}
-	if err == nil {
-		p.served(request.Address, one)
-	}
-	return conn, err
 }
 
-// served remembers which peer served a host last: the agent of another one may be silent.
-func (p *peers) served(address string, one *peerServer) {
-	host, _, _ := net.SplitHostPort(address)
+// note adds news of a peer to what it has said.
+func (p *peers) note(one *peerServer, news directoryNews) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.last[host] = one
+	t := &one.told
+	if t.hosts == nil {
+		t.hosts = map[string]struct{}{}
+	}
+	for _, host := range news.Has {
+		t.hosts[host] = struct{}{}
+	}
+	for _, host := range news.Lacks {
+		delete(t.hosts, host)
+		if p.last[host] == one {
+			delete(p.last, host)
+		}
+	}
+	t.complete, t.draining = t.complete || news.Complete, news.Draining
 }

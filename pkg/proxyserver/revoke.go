@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"net"
 	"sync"
 	"time"
@@ -12,20 +11,12 @@ import (
 	"k8s.io/klog/v2"
 
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
-	"open-cluster-management.io/cluster-proxy/pkg/hubaccess/clusters"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 )
 
 // recheckInterval is how often connections are checked again. Changes of clusters on
 // the hub do not wait for it.
 const recheckInterval = 2 * time.Second
-
-// Why a connection was ended, as a label.
-const (
-	endedCluster = "cluster"
-	endedExpired = "expired"
-	endedCA      = "ca"
-)
 
 // served says which clusters may be served, and whose agent a certificate
 // belongs to.
@@ -279,47 +270,4 @@ func (p *peerConns) sweep() {
 	for _, raw := range end {
 		_ = raw.Close()
 	}
-}
-
-// watchClusters makes the watch of the hub's clusters, if there is to be one.
-func (s *Server) watchClusters() (*clusters.Clusters, error) {
-	if !s.options.WatchManagedClusters {
-		return nil, nil
-	}
-	config, err := s.options.hubConfig()
-	if err != nil {
-		return nil, err
-	}
-	watched, err := clusters.New(config)
-	if err != nil {
-		return nil, err
-	}
-	watched.OnGone(func(string) { s.conns.look() })
-	s.conns.clusters = watched
-	return watched, nil
-}
-
-// runClusters watches the hub until ctx is done. Agents that came before its first
-// answer are looked at after it.
-func (s *Server) runClusters(ctx context.Context, watched *clusters.Clusters) error {
-	go func() {
-		if watched.WaitForSync(ctx); ctx.Err() == nil {
-			s.metrics.clustersSynced.Set(1)
-			s.conns.look()
-		}
-	}()
-	if err := watched.Run(ctx); err != nil {
-		return fmt.Errorf("watching managed clusters: %w", err)
-	}
-	return nil
-}
-
-// stillTrusted refuses new work of a client whose CA has left the bundle since its
-// handshake.
-func (s *Server) stillTrusted(state tls.ConnectionState) error {
-	certificate, err := pki.PeerCertificate(state)
-	if err != nil {
-		return err
-	}
-	return s.clientSource.Recheck(certificate, s.conns.now())
 }

@@ -96,7 +96,8 @@
 //
 // # Files
 //
-// store.go has the recordings that are open, folder.go the folder, files.go what is in it and what is
-// removed, uploads.go the Service, recording.go one recording, encode.go its lines, reader.go
-// reads them.
+// store.go has the recordings that are open, recording.go one of them, uploads.go the Service,
+// folder.go the folder with the files that are open, files.go what is in it and what is removed,
+// place.go what a place for recordings does. reader.go reads the lines of a recording, encode.go
+// writes them.
 package recording

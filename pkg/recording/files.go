@@ -8,6 +8,7 @@ import (
 	"path"
 	"regexp"
 	"slices"
+	"sync"
 	"time"
 )
 
@@ -35,6 +36,28 @@ var (
 	ourFile = regexp.MustCompile(`^[0-9]{6}-[0-9a-f]{32}\.cast$`)
 )
 
+// folder is a place on a volume.
+type folder struct {
+	dir      string
+	maxTotal int64
+	maxAge   time.Duration
+	metrics  Metrics
+	// openFile makes a file below a folder.
+	openFile func(root *os.Root, path string) (*os.File, error)
+
+	mu    sync.Mutex
+	files map[string]*stored // by path
+	used  int64
+}
+
+func newFolder(dir string, maxTotal int64, maxAge time.Duration, m Metrics) *folder {
+	return &folder{dir: dir, maxTotal: maxTotal, maxAge: maxAge, metrics: m, openFile: newFile, files: map[string]*stored{}}
+}
+
+func newFile(root *os.Root, path string) (*os.File, error) {
+	return root.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+}
+
 // ours reports whether a path is that of a recording.
 func ours(file string) bool {
 	day, name := path.Split(file)
@@ -51,16 +74,6 @@ type stored struct {
 	// own says that this process made it, open that it writes it, and stuck that it cannot
 	// be removed.
 	own, open, stuck bool
-}
-
-// owner is whose a recording is: a user of the hub, or somebody whom only the cluster knows.
-type owner struct{ user, cluster string }
-
-func (s *Session) owner() owner {
-	if s.User != "" {
-		return owner{user: s.User}
-	}
-	return owner{cluster: s.Cluster}
 }
 
 // removable reports whether no process writes the file.

@@ -7,35 +7,17 @@ import (
 	"io/fs"
 	"os"
 	"path"
-	"sync"
 	"syscall"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// folder is a place on a volume.
-type folder struct {
-	dir      string
-	maxTotal int64
-	maxAge   time.Duration
-	metrics  Metrics
-	// openFile makes a file below a folder.
-	openFile func(root *os.Root, path string) (*os.File, error)
-
-	mu    sync.Mutex
-	files map[string]*stored // by path
-	used  int64
-}
-
-func newFolder(o Options, m Metrics) *folder {
-	return &folder{dir: o.Dir, maxTotal: o.MaxTotal, maxAge: o.MaxAge, metrics: m, openFile: newFile, files: map[string]*stored{}}
-}
-
-func newFile(root *os.Root, path string) (*os.File, error) {
-	return root.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
-}
+// countEvery is how often all files are counted.
+const countEvery = 30 * time.Second
 
 // run counts all files, again and again.
-func (d *folder) run(ctx context.Context) { every(ctx, countEvery, d.count) }
+func (d *folder) run(ctx context.Context) { wait.Until(d.count, countEvery, ctx.Done()) }
 
 // create makes a file.
 func (d *folder) create(file string, of owner) (sink, error) {

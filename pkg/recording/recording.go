@@ -2,12 +2,13 @@ package recording
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 const (
@@ -19,20 +20,10 @@ const (
 	mergeWithin = time.Millisecond
 	// heldUp is how long a stream waits for the volume if recordings fail open.
 	heldUp = time.Second
-	// stalledAfter is how long the volume may take for one write if recordings fail closed.
-	stalledAfter = 10 * time.Second
 	// maxResize is the longest message about the size of a terminal.
 	maxResize = 256
 	// maxEvent is how many bytes are in one event, and endReserve what of MaxFile is for the end.
 	maxEvent, endReserve = 64 << 10, 1 << 10
-)
-
-// Why recordings fail, besides errors of the volume and of the Service.
-var (
-	errFull    = errors.New("the volume of recordings is full, and all recordings on it are of sessions that are open")
-	ErrTooLong = errors.New("the recording has reached the limit of its size")
-	errStalled = errors.New("what is recorded is not taken in time")
-	errGone    = errors.New("the file of the recording is not there any more")
 )
 
 // stoppedBecause begins the end of a file whose session may have gone on.
@@ -47,12 +38,16 @@ type piece struct {
 
 // Recording is one file that is being written. Its methods may be called at the same time.
 type Recording struct {
-	store *Store
-	to    sink
-	path  string
-	began time.Time
-	// failed is called once when no more is recorded.
+	to   sink
+	path string
+	// failClosed and maxFile are those of Options.
+	failClosed bool
+	maxFile    int64
+	lostBytes  prometheus.Counter
+	began      time.Time
+	// failed is called once when no more is recorded, and done when it is written.
 	failed func(error)
+	done   func(*Recording)
 
 	mu     sync.Mutex
 	pieces []piece
@@ -96,7 +91,7 @@ func (r *Recording) Add(s Stream, p []byte) {
 		return
 	}
 	// Bytes behind lost ones come behind the event that says so.
-	full := !r.store.options.FailClosed && (r.lost != [streams]int64{} || r.buffered()+len(p) > maxBuffered)
+	full := !r.failClosed && (r.lost != [streams]int64{} || r.buffered()+len(p) > maxBuffered)
 	if r.err != nil || r.stopped || full {
 		if s != resize {
 			r.lose(s, len(p))
@@ -159,7 +154,7 @@ func (r *Recording) Room() {
 		}
 		room := r.room
 		r.mu.Unlock()
-		if late == nil && !r.store.options.FailClosed {
+		if late == nil && !r.failClosed {
 			timer := time.NewTimer(heldUp)
 			defer timer.Stop()
 			late = timer.C
@@ -246,7 +241,7 @@ func (r *Recording) fail(err error) {
 func (r *Recording) lose(s Stream, n int) {
 	r.lost[s] += int64(n)
 	r.missing += int64(n)
-	r.store.metrics.Lost.Add(float64(n))
+	r.lostBytes.Add(float64(n))
 }
 
 // Lost returns how many bytes of output and input are not in the file, as far as is known now.
@@ -265,7 +260,7 @@ func (r *Recording) stalled(now time.Time) bool {
 
 // run writes until the recording is closed or has failed.
 func (r *Recording) run() {
-	defer r.store.done(r)
+	defer r.done(r)
 	var batch batch
 	for range r.more {
 		err := r.next(&batch)
@@ -338,7 +333,7 @@ func (r *Recording) write(b *batch) error {
 		}
 	}
 	r.appendLost(b.lost, time.Since(r.began))
-	return r.flush(r.store.options.MaxFile - endReserve)
+	return r.flush(r.maxFile - endReserve)
 }
 
 // appendLost appends how many bytes are not in the file.

@@ -7,18 +7,16 @@ import (
 	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 const (
-	// watchEvery is how often it is looked after volumes that hang, checkEvery after files that
-	// are gone, and countEvery after all files.
+	// watchEvery is how often it is looked after volumes that hang, and checkEvery after files
+	// that are gone.
 	watchEvery = time.Second
 	checkEvery = 10 * time.Second
-	countEvery = 30 * time.Second
-	// openTimeout is how long a user waits for a file, and maxOpening how many are opened at a time.
-	openTimeout = 5 * time.Second
-	maxOpening  = 16
+	// maxOpening is how many files are opened at a time.
+	maxOpening = 16
 	// endTimeout is how long recordings may take to end when the process does.
 	endTimeout = 5 * time.Second
 )
@@ -36,37 +34,6 @@ type Options struct {
 	MaxAge   time.Duration
 	// FailClosed has sessions wait for the volume or the Service, rather than lose what is recorded.
 	FailClosed bool
-}
-
-// Metrics count for all recordings.
-type Metrics struct {
-	// Open are recordings that are being written, Stored the bytes of all files.
-	Open, Stored prometheus.Gauge
-	// Written and Lost are bytes.
-	Written, Lost prometheus.Counter
-	// Removed are files, by the reason age or size.
-	Removed *prometheus.CounterVec
-}
-
-// place is where recordings go.
-type place interface {
-	// create begins a recording at a path.
-	create(path string, of owner) (sink, error)
-	// run looks after what is there, at most until ctx is done.
-	run(ctx context.Context)
-}
-
-// sink is one recording at its place. One goroutine calls the methods, but for check.
-type sink interface {
-	// Write writes all of p unless it returns an error.
-	Write(p []byte) (int, error)
-	// check returns an error if what was written is not there any more.
-	check() error
-	// discard is for a session that has not begun. It reports whether it is over with that;
-	// otherwise it is to be ended like others.
-	discard() bool
-	// close ends it. The error means that it may not be there as it was written.
-	close() error
 }
 
 // Store has the recordings that are being written.
@@ -88,7 +55,7 @@ func NewStore(o Options, m Metrics) *Store {
 	if o.Service != nil {
 		s.place = newUploads(o.Service, m.Written)
 	} else {
-		s.place = newFolder(o, m)
+		s.place = newFolder(o.Dir, o.MaxTotal, o.MaxAge, m)
 	}
 	return s
 }
@@ -96,8 +63,8 @@ func NewStore(o Options, m Metrics) *Store {
 // Run looks after the recordings until ctx is done, and waits for those that end.
 func (s *Store) Run(ctx context.Context) error {
 	var loops sync.WaitGroup
-	loops.Go(func() { every(ctx, watchEvery, s.watch) })
-	loops.Go(func() { every(ctx, checkEvery, s.check) })
+	loops.Go(func() { wait.Until(s.watch, watchEvery, ctx.Done()) })
+	loops.Go(func() { wait.Until(s.check, checkEvery, ctx.Done()) })
 	loops.Go(func() { s.place.run(ctx) })
 	<-ctx.Done()
 	s.mu.Lock()
@@ -121,17 +88,6 @@ func (s *Store) Run(ctx context.Context) error {
 	case <-time.After(endTimeout): // a volume hangs
 	}
 	return nil
-}
-
-func every(ctx context.Context, pause time.Duration, do func()) {
-	for {
-		do()
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(pause):
-		}
-	}
 }
 
 // Open begins the recording of a session. Once it does not record any more, failed is called
@@ -176,7 +132,11 @@ func (s *Store) create(session Session, failed func(error)) (*Recording, error) 
 		return nil, err
 	}
 	at := began.UTC()
-	r := &Recording{store: s, path: path.Join(at.Format(dayFormat), at.Format(timeFormat)+"-"+session.Name+extension), began: began, failed: failed, more: make(chan struct{}, 1)}
+	r := &Recording{
+		path:       path.Join(at.Format(dayFormat), at.Format(timeFormat)+"-"+session.Name+extension),
+		failClosed: s.options.FailClosed, maxFile: s.options.MaxFile, lostBytes: s.metrics.Lost,
+		began: began, failed: failed, done: s.done, more: make(chan struct{}, 1),
+	}
 	if !ours(r.path) {
 		return nil, fmt.Errorf("the name of the session %q is none for a recording", session.Name)
 	}

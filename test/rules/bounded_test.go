@@ -50,7 +50,7 @@ var bounded = map[string]string{
 	"pkg/proxyapi/apigroup/registries.go served":            ofObject,
 	"pkg/proxyapi/replica/sessions.go readSessions":         "peers.send bounds it by position.MaxMessage, 4 MiB, and peers are replicas",
 	"pkg/proxyapi/apigroup/whoami.go parseReview":           "its caller reads no more than maxAnswer",
-	"pkg/proxyserver/directory.go hear":                     "a newsReader ends after maxNews of each message",
+	"pkg/proxyserver/peers.go hear":                         "a newsReader ends after maxNews of each message",
 	"pkg/proxyserver/konnectivity/packets.go Unmarshal":     "gRPC bounds a message",
 	"pkg/recording/reader.go NewReader":                     "a line has no more than maxLine",
 	"pkg/recording/reader.go event":                         "a line has no more than maxLine",

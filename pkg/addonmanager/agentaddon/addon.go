@@ -2,26 +2,17 @@ package agentaddon
 
 import (
 	"context"
-	"fmt"
 	"sync"
+	"time"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"open-cluster-management.io/addon-framework/pkg/addonfactory"
-	"open-cluster-management.io/addon-framework/pkg/agent"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"open-cluster-management.io/addon-framework/pkg/utils"
 	addonv1alpha1 "open-cluster-management.io/api/addon/v1alpha1"
-	clusterv1 "open-cluster-management.io/api/cluster/v1"
-	clusterv1beta2 "open-cluster-management.io/api/cluster/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"open-cluster-management.io/cluster-proxy/manifests"
 	"open-cluster-management.io/cluster-proxy/pkg/addonmanager/certificates"
-	"open-cluster-management.io/cluster-proxy/pkg/addonmanager/proxyconfig"
-	"open-cluster-management.io/cluster-proxy/pkg/apis/proxy/v1alpha1"
-	"open-cluster-management.io/cluster-proxy/pkg/identity"
+	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 )
-
-var configurationGVR = v1alpha1.GroupVersion.WithResource("managedproxyconfigurations")
 
 // Addon makes the agent addon of what it reads.
 type Addon struct {
@@ -59,95 +50,49 @@ type Addon struct {
 	rendering sync.Map
 }
 
-// Build returns what addon-framework asks for.
-func (a *Addon) Build() (agent.AgentAddon, error) {
-	built, err := addonfactory.NewAgentAddonFactory(identity.AddonName, manifests.FS, manifests.Dir).
-		WithConfigGVRs(configurationGVR, utils.AddOnDeploymentConfigGVR).
-		WithConfigCheckEnabledOption().
-		WithGetValuesFuncs(a.getValues).
-		WithAgentInstallNamespace(a.installNamespace).
-		WithAgentRegistrationOption(a.registration()).
-		WithAgentDeployTriggerClusterFilter(concernsAgent).
-		BuildHelmAgentAddon()
-	if err != nil {
-		return nil, err
-	}
-	return &once{AgentAddon: built, addon: a}, nil
+// exposed remembers the last good list of exposed Services.
+type exposed struct {
+	mu   sync.Mutex
+	last *agentapi.ExposedServices
+	said string // the error that was logged last
 }
 
-// concernsAgent reports whether a ManagedCluster changed in what manifests are made
-// of.
-func concernsAgent(before, now *clusterv1.ManagedCluster) bool {
-	for _, label := range []string{clusterv1beta2.ClusterSetLabel, localClusterLabel} {
-		if before.Labels[label] != now.Labels[label] {
-			return true
-		}
-	}
-	for _, annotation := range []string{imageRegistriesAnnotation, nodeSelectorAnnotation} {
-		if before.Annotations[annotation] != now.Annotations[annotation] {
-			return true
-		}
-	}
-	return false
+// clusterAnnotation is on the agent's ClusterRole: the UID of the ManagedCluster
+// whose agent it is.
+const clusterAnnotation = "proxy.open-cluster-management.io/managed-cluster-uid"
+
+// hubRoleFor is how long an answer about a ClusterRole of the hub is believed.
+const hubRoleFor = time.Minute
+
+// hubRoles remembers for which cluster an agent's ClusterRole on the hub was rendered. All
+// clusters ask about the same one, each time their manifests are made.
+type hubRoles struct {
+	mu    sync.Mutex
+	known map[string]hubRole
 }
 
-func (a *Addon) installNamespace(addon *addonv1alpha1.ManagedClusterAddOn) (string, error) {
-	if v, ok := a.rendering.Load(addon); ok {
-		return v.(*values).namespace, nil
+type hubRole struct {
+	uid   string // of the ManagedCluster; empty if there is no such role
+	asked time.Time
+}
+
+// find returns the UID of the ManagedCluster that a ClusterRole was rendered for, as it was after
+// since: an older answer is from before the manifests of the cluster that asks were applied.
+func (h *hubRoles) find(ctx context.Context, hub client.Reader, name string, since time.Time) (uid string, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := time.Now()
+	if role, ok := h.known[name]; ok && role.asked.After(since) && now.Sub(role.asked) < hubRoleFor {
+		return role.uid, nil
 	}
-	if err := a.checkReferences(context.Background(), addon); err != nil {
+	var role rbacv1.ClusterRole
+	err = hub.Get(ctx, client.ObjectKey{Name: name}, &role)
+	if client.IgnoreNotFound(err) != nil { // a refusal says nothing either: a kube-apiserver that has just started refuses everybody
 		return "", err
 	}
-	deployment, err := utils.GetDesiredAddOnDeploymentConfig(addon, a.DeploymentConfigs)
-	if err != nil {
-		return "", fmt.Errorf("reading the AddOnDeploymentConfig: %w", err)
+	if h.known == nil {
+		h.known = map[string]hubRole{}
 	}
-	return a.namespaceOf(context.Background(), addon, deployment)
-}
-
-// namespaceOf returns the namespace of an addon's agent.
-func (a *Addon) namespaceOf(ctx context.Context, addon *addonv1alpha1.ManagedClusterAddOn, deployment *addonv1alpha1.AddOnDeploymentConfig) (string, error) {
-	const ocmDefault = "open-cluster-management-agent-addon"
-	switch {
-	case deployment == nil || deployment.Spec.AgentInstallNamespace == "":
-		return a.InstallNamespace, nil
-	case deployment.Spec.AgentInstallNamespace != ocmDefault:
-		return deployment.Spec.AgentInstallNamespace, nil
-	}
-	// The API server sets OCM's own default if the field is empty, and upstream uses
-	// that: an agent that is there stays there, beside the ConfigMaps and pull Secrets
-	// of its owner. A cluster may write its status, but can only choose between these
-	// two namespaces. The stored status counts, because addon-framework puts OCM's
-	// default into the copy that it passes.
-	var stored addonv1alpha1.ManagedClusterAddOn
-	if err := a.Reader.Get(ctx, client.ObjectKeyFromObject(addon), &stored); client.IgnoreNotFound(err) != nil {
-		return "", fmt.Errorf("reading the ManagedClusterAddOn of cluster %q: %w", addon.Namespace, err)
-	}
-	if stored.Status.Namespace == ocmDefault {
-		return ocmDefault, nil
-	}
-	return a.InstallNamespace, nil
-}
-
-// configuration is the one that an addon refers to, with its defaults.
-func (a *Addon) configuration(ctx context.Context, addon *addonv1alpha1.ManagedClusterAddOn) (*v1alpha1.ManagedProxyConfiguration, error) {
-	if err := a.checkReferences(ctx, addon); err != nil {
-		return nil, err
-	}
-	name := identity.AddonName
-	for _, reference := range addon.Status.ConfigReferences {
-		gvr := schema.GroupResource{Group: reference.Group, Resource: reference.Resource}
-		if gvr == configurationGVR.GroupResource() && reference.DesiredConfig != nil && reference.DesiredConfig.Name != "" {
-			name = reference.DesiredConfig.Name
-		}
-	}
-	var stored v1alpha1.ManagedProxyConfiguration
-	if err := a.Reader.Get(ctx, client.ObjectKey{Name: name}, &stored); err != nil {
-		return nil, fmt.Errorf("reading ManagedProxyConfiguration %q: %w", name, err)
-	}
-	configuration, err := proxyconfig.Normalize(&stored)
-	if err != nil {
-		return nil, fmt.Errorf("ManagedProxyConfiguration %q: %w", name, err)
-	}
-	return configuration, nil
+	h.known[name] = hubRole{role.Annotations[clusterAnnotation], now}
+	return h.known[name].uid, nil
 }

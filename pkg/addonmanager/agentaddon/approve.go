@@ -38,6 +38,11 @@ var allowedUsages = []certificatesv1.KeyUsage{
 	certificatesv1.UsageDigitalSignature, certificatesv1.UsageKeyEncipherment, certificatesv1.UsageClientAuth,
 }
 
+// certificateLife is the lifetime of an agent's certificate, and the longest that a
+// request for a credential of the hub may ask for. OCM renews both when a fifth is
+// left.
+const certificateLife = 30 * 24 * time.Hour
+
 // approve returns why a request is not approved, or nil. An attacker may choose every
 // field of the request except its author, which the kube-apiserver has written. units
 // are the organizational units that an agent's certificate has now, sorted.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -14,13 +13,6 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 )
-
-// exposed remembers the last good list of exposed Services.
-type exposed struct {
-	mu   sync.Mutex
-	last *agentapi.ExposedServices
-	said string // the error that was logged last
-}
 
 // exposedServices returns the list for agents. Without a ConfigMap it is empty. While
 // the ConfigMap does not parse, the last good list stays in force: the one in memory,

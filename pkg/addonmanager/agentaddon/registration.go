@@ -19,11 +19,6 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 )
 
-// certificateLife is the lifetime of an agent's certificate, and the longest that a
-// request for a credential of the hub may ask for. OCM renews both when a fifth is
-// left.
-const certificateLife = 30 * 24 * time.Hour
-
 func (a *Addon) registration() *agent.RegistrationOption {
 	return &agent.RegistrationOption{
 		CSRConfigurations: a.csrConfigurations,

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"net/netip"
 	"net/url"
 	"regexp"
 	"slices"
@@ -25,72 +24,6 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 )
-
-// values are those of the agent chart; its schema knows the same names.
-type values struct {
-	Args                []string                    `json:"args"`
-	AdditionalServiceCA string                      `json:"additionalServiceCA,omitempty"`
-	Env                 map[string]string           `json:"env,omitempty"`
-	ExposedServices     string                      `json:"exposedServices"`
-	ExtraKeys           []string                    `json:"extraKeys"`
-	HubBundle           string                      `json:"hubBundle"`
-	Image               string                      `json:"image"`
-	ImagePullPolicy     string                      `json:"imagePullPolicy"`
-	ImagePullSecrets    []string                    `json:"imagePullSecrets,omitempty"`
-	NetworkPolicy       networkPolicy               `json:"networkPolicy"`
-	NodeSelector        map[string]string           `json:"nodeSelector,omitempty"`
-	OnHub               bool                        `json:"onHub"`
-	ManagedClusterUID   string                      `json:"managedClusterUID"`
-	OIDCCA              string                      `json:"oidcCA,omitempty"`
-	PortForward         bool                        `json:"portForward"`
-	ProxyCA             string                      `json:"proxyCA,omitempty"`
-	PriorityClassName   string                      `json:"priorityClassName,omitempty"`
-	Replicas            int32                       `json:"replicas"`
-	Resources           corev1.ResourceRequirements `json:"resources"`
-	Tolerations         []corev1.Toleration         `json:"tolerations,omitempty"`
-	MinReadySeconds     int32                       `json:"minReadySeconds,omitempty"`
-	Former              *former                     `json:"former,omitempty"`
-	GraceSeconds        int64                       `json:"graceSeconds"`
-
-	// namespace is the agent's; addon-framework asks for it by itself.
-	namespace string
-	// ignored are customized variables that mean nothing here.
-	ignored []string
-}
-
-// former is what upstream's agents need while they serve clients beside those of this
-// release. The names of the objects are upstream's: the work agent would otherwise
-// remove what they use before they end.
-type former struct {
-	// KubeAPIHost is the name of the Service that leads to the kube-apiserver; empty if
-	// there is none.
-	KubeAPIHost string `json:"kubeAPIHost,omitempty"`
-	// ServiceDomain ends the names of Services on the cluster.
-	ServiceDomain string `json:"serviceDomain"`
-}
-
-// networkPolicy is what the agent's NetworkPolicy is made of.
-type networkPolicy struct {
-	Enabled bool `json:"enabled"`
-	// Peers are what agents dial outside the cluster.
-	Peers []networkPeer `json:"peers,omitempty"`
-}
-
-// networkPeer is an address, where it is known, and a port. A NetworkPolicy
-// cannot name a host.
-type networkPeer struct {
-	CIDR string `json:"cidr,omitempty"`
-	Port int    `json:"port"`
-}
-
-// peer makes one of a host name or an IP address.
-func peer(host string, port int) networkPeer {
-	address, err := netip.ParseAddr(host)
-	if err != nil {
-		return networkPeer{Port: port}
-	}
-	return networkPeer{CIDR: netip.PrefixFrom(address, address.BitLen()).String(), Port: port}
-}
 
 // overlapSeconds is how long upstream's agent goes on beside the one that takes over
 // from it, while upstream's proxy servers serve its clients. They do for no longer than
@@ -330,18 +263,6 @@ func CheckDeploymentConfig(spec addonv1alpha1.AddOnDeploymentConfigSpec) (ignore
 		return nil, err
 	}
 	return v.ignored, checkOIDC(v.Args)
-}
-
-// portOf is the port of a proxy.
-func portOf(u *url.URL) int {
-	port, err := strconv.Atoi(u.Port())
-	switch {
-	case err == nil:
-		return port
-	case u.Scheme == "https":
-		return 443
-	}
-	return 80
 }
 
 // matchContainer reports whether an ID such as "deployments:*:proxy-agent" is

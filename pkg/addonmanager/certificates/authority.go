@@ -214,3 +214,13 @@ func (a *authority) disown(ctx context.Context, c client.Client) error {
 	}
 	return nil
 }
+
+func (p Params) requestKey() string { return requestAnnotation + p.Owner.Name }
+
+func parseCA(secret *corev1.Secret) (*pki.CA, error) {
+	ca, err := pki.ParseCA(pki.KeyPair{CertPEM: secret.Data[caCert], KeyPEM: secret.Data[caKey]})
+	if err != nil {
+		return nil, fmt.Errorf("reading the CA in secret %q of namespace %q (%s and %s): %w", secret.Name, secret.Namespace, caCert, caKey, err)
+	}
+	return ca, nil
+}

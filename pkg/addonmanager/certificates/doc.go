@@ -70,9 +70,10 @@
 // # Files
 //
 //	ensure.go        Ensure: everything that is kept, from Params to Result
-//	store.go         Secrets: their names, and what others read in them
-//	rotate.go        CAs, RotationChecker, and the next step of a rotation
-//	authority.go     one CA in its Secret, with its phase
+//	rotate.go        the next step of a rotation
 //	agentchecker.go  AgentChecker: asks agents through the tunnel
 //	sources.go       CAs that cert-manager keeps, or users in Secrets
+//	store.go         what others read in Secrets
+//	authority.go     one CA in its Secret, with its phase
+//	params.go        Params: CAs, Secrets and their names, and RotationChecker
 package certificates

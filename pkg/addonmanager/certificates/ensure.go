@@ -20,40 +20,7 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 )
 
-const (
-	caValidity   = 10 * 365 * 24 * time.Hour
-	leafValidity = 180 * 24 * time.Hour
-	managedLabel = "proxy.open-cluster-management.io/managed-certificate"
-)
-
-// Params say what to keep.
-type Params struct {
-	// SignerNamespace and SignerName are those of the hub CA's Secret; the agent
-	// CA is beside it.
-	SignerNamespace, SignerName string
-	// Namespace is that of the proxy servers, for everything else.
-	Namespace string
-	// Owner owns everything but the CAs.
-	Owner metav1.OwnerReference
-	// Names of Secrets that the configuration chooses.
-	ProxyServerSecret, AgentServerSecret, ProxyClientSecret string
-	// ServerNames are the DNS names and IP addresses of the proxy servers,
-	// UserServerNames those of the proxy API.
-	ServerNames, UserServerNames []string
-	// UserServerProvided says that a user brings the proxy API's certificate: none is made
-	// where there is none. One that was made before goes on until the user deletes it.
-	UserServerProvided bool
-
-	// Source returns the CAs; nil means that they are made here.
-	Source CASource
-	// Request asks for a rotation of both CAs when it changes to another text.
-	// It has no effect with a Source.
-	Request string
-	// Checker knows which clusters have moved; without one rotations do not continue.
-	Checker RotationChecker
-	// Propagation is how long a pod may take to read a Secret that has changed.
-	Propagation time.Duration
-}
+const leafValidity = 180 * 24 * time.Hour
 
 // Result says until when certificates are valid, by the name of their Secret.
 type Result struct {
@@ -217,21 +184,6 @@ func ensureLeaf(ctx context.Context, c client.Client, p Params, hub *authority, 
 	}
 	expiry, err = pki.NotAfter(pair.CertPEM)
 	return expiry, wrote, err
-}
-
-// provided reports whether the proxy API's certificate comes from a user, for
-// example from cert-manager. Those of upstream and of this addon manager have the
-// configuration as owner.
-func provided(secret *corev1.Secret) bool {
-	return secret.Labels[managedLabel] == "" && !ownedByConfiguration(secret)
-}
-
-func ownedByConfiguration(secret *corev1.Secret) bool {
-	return slices.ContainsFunc(secret.OwnerReferences, isConfiguration)
-}
-
-func isConfiguration(owner metav1.OwnerReference) bool {
-	return owner.Kind == "ManagedProxyConfiguration"
 }
 
 // apply reports whether it wrote the Secret.

@@ -12,23 +12,6 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 )
 
-// CAName names one of the two CAs.
-type CAName string
-
-// The CAs.
-const (
-	HubCA   CAName = "hub CA"
-	AgentCA CAName = "agent CA"
-)
-
-var commonNames = map[CAName]string{HubCA: "open-cluster-management:cluster-proxy", AgentCA: "open-cluster-management:cluster-proxy:agents"}
-
-// CASource returns the current CA if the addon manager does not make it itself. It
-// returns an error while there is none.
-type CASource interface {
-	CA(ctx context.Context, ca CAName) (pki.KeyPair, error)
-}
-
 // Rotation says how far the rotation of a CA is.
 type Rotation struct {
 	Phase Phase
@@ -38,27 +21,6 @@ type Rotation struct {
 	Waiting []string
 	// Moved is true if the phase began in this call of Ensure.
 	Moved bool
-}
-
-// RotationChecker knows which clusters have moved to new CAs; see AgentChecker.
-type RotationChecker interface {
-	// Missing returns the clusters that have not passed the check, sorted, and when the
-	// last one of the others passed it for the first time.
-	Missing(ctx context.Context, check Check) (missing []string, last time.Time, err error)
-}
-
-// Check is what an agent must do to show that its cluster has moved.
-type Check struct {
-	// ID tells a check from others.
-	ID string
-	// Tunnel signs the certificate that leads through the proxy servers, which
-	// are verified with Servers, PEM.
-	Tunnel  *pki.CA
-	Servers []byte
-	// Client signs a certificate that the agent must accept.
-	Client *pki.CA
-	// Agents are the CAs under which the agent must have its own, PEM.
-	Agents []byte
 }
 
 // CurrentCheck is whether an agent has a certificate of the agent CA, as it is now,
@@ -184,28 +146,6 @@ func (p Params) wanted(ctx context.Context, ca CAName, a *authority, now time.Ti
 	return pair, nil
 }
 
-// newCA makes a CA, or takes the one that is provided.
-func (p Params) newCA(ctx context.Context, ca CAName, now time.Time) (pki.KeyPair, error) {
-	if p.Source == nil {
-		pair, err := pki.NewCA(commonNames[ca], now, caValidity)
-		if err != nil {
-			return pki.KeyPair{}, fmt.Errorf("making the %s: %w", ca, err)
-		}
-		return pair, nil
-	}
-	pair, err := p.Source.CA(ctx, ca)
-	if err != nil {
-		return pki.KeyPair{}, err
-	}
-	given, err := pki.ParseCA(pair)
-	if err != nil {
-		return pki.KeyPair{}, fmt.Errorf("reading the %s that was provided: %w", ca, err)
-	}
-	// The first certificate is the CA; whatever came with it is not trusted.
-	pair.CertPEM = given.CertPEM()
-	return pair, nil
-}
-
 func (p Params) write(ctx context.Context, c client.Client, a *authority, now time.Time) (Rotation, error) {
 	if err := a.write(ctx, c, now); err != nil {
 		return Rotation{}, err
@@ -217,15 +157,6 @@ func (p Params) write(ctx context.Context, c client.Client, a *authority, now ti
 	*a = *fresh
 	return Rotation{Phase: a.phase(), Expiry: a.current.NotAfter(), Moved: true}, nil
 }
-
-func (p Params) secretOf(ca CAName) string {
-	if ca == HubCA {
-		return p.SignerName
-	}
-	return AgentSignerSecret
-}
-
-func (p Params) requestKey() string { return requestAnnotation + p.Owner.Name }
 
 // Message is for a condition.
 func (r Rotation) Message() string {

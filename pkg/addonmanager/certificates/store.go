@@ -10,15 +10,6 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 )
 
-// Names of Secrets and of keys in them.
-const (
-	HubBundleSecret   = "proxy-server-ca"
-	AgentBundleSecret = "cluster-proxy-agent-ca"
-	APIClientSecret   = "cluster-proxy-api-client"
-	UserServingSecret = "cluster-proxy-user-serving-cert"
-	AgentSignerSecret = "cluster-proxy-agent-signer"
-)
-
 // Store reads what Ensure keeps in Secrets.
 type Store struct {
 	Client client.Reader
@@ -49,14 +40,6 @@ func (s Store) HubBundle(ctx context.Context) ([]byte, error) {
 	return secret.Data[caCert], nil
 }
 
-func parseCA(secret *corev1.Secret) (*pki.CA, error) {
-	ca, err := pki.ParseCA(pki.KeyPair{CertPEM: secret.Data[caCert], KeyPEM: secret.Data[caKey]})
-	if err != nil {
-		return nil, fmt.Errorf("reading the CA in secret %q of namespace %q (%s and %s): %w", secret.Name, secret.Namespace, caCert, caKey, err)
-	}
-	return ca, nil
-}
-
 // UserServingBundle is what clients verify the proxy API with, PEM: the hub CA's
 // bundle, or the CA that came with a certificate that a user provided, which is
 // empty where that is from a public CA.
@@ -69,4 +52,11 @@ func (s Store) UserServingBundle(ctx context.Context) ([]byte, error) {
 		return secret.Data[caCert], nil
 	}
 	return s.HubBundle(ctx)
+}
+
+// provided reports whether the proxy API's certificate comes from a user, for
+// example from cert-manager. Those of upstream and of this addon manager have the
+// configuration as owner.
+func provided(secret *corev1.Secret) bool {
+	return secret.Labels[managedLabel] == "" && !ownedByConfiguration(secret)
 }

@@ -22,6 +22,6 @@
 // # Files
 //
 //	reconciler.go  Reconciler: rounds, and writing a status
-//	status.go      the status of one view
 //	changes.go     which events ask for a round
+//	status.go      the status of one view
 package fleetview

@@ -52,15 +52,17 @@
 //
 // # Files
 //
-//	reconciler.go  Reconciler: one reconciliation, and what starts one
-//	validate.go    defaults and checks of a configuration
+//	reconcile.go   one reconciliation, and what starts one
 //	desired.go     the objects that are desired; no I/O
+//	deployment.go  the Deployment among them
+//	apply.go       server-side apply, and the removal of what is not desired
+//	move.go        the move from upstream's proxy servers
+//	rotation.go    which certificates there are, where CAs come from, and the report of rotations
+//	reconciler.go  what a Reconciler needs, and what its objects have in common
+//	entrypoint.go  the address that agents dial
+//	validate.go    defaults and checks of a configuration
 //	args.go        the arguments of proxy servers, in one form, and for how long pods may drain by
 //	               them
 //	pods.go        settings of the proxy servers' pods from the hub's chart
-//	entrypoint.go  the address that agents dial
-//	apply.go       server-side apply, and the removal of what is not desired
-//	move.go        the move from upstream's proxy servers
-//	rotation.go    where CAs come from, and the report of rotations
 //	metrics.go     Metrics
 package proxyconfig

@@ -1,15 +1,17 @@
 package proxyconfig
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"open-cluster-management.io/cluster-proxy/pkg/addonmanager/certificates"
 	"open-cluster-management.io/cluster-proxy/pkg/apis/proxy/v1alpha1"
+	"open-cluster-management.io/cluster-proxy/pkg/identity"
 )
 
 // source is where a configuration's CAs come from; nil means that they are made
@@ -84,8 +86,33 @@ func (r *Reconciler) report(c *v1alpha1.ManagedProxyConfiguration, params certif
 	}
 }
 
-func (r *Reconciler) event(c runtime.Object, reason, message string, args ...any) {
-	if r.Events != nil {
-		r.Events.Eventf(c, nil, corev1.EventTypeNormal, reason, "Rotate", message, args...)
+func (r *Reconciler) certificates(ctx context.Context, c *v1alpha1.ManagedProxyConfiguration) (certificates.Params, error) {
+	secrets := c.Spec.Authentication.Dump.Secrets
+	service, namespace := c.Spec.ProxyServer.InClusterServiceName, c.Spec.ProxyServer.Namespace
+	names := []string{"127.0.0.1", "localhost", service, service + "." + namespace, service + "." + namespace + ".svc", service + "." + namespace + ".svc.cluster.local"}
+	if self := c.Spec.Authentication.Signer.SelfSigned; self != nil {
+		names = append(names, self.AdditionalSANs...)
 	}
+	host, _, err := AgentEntrypoint(ctx, r.Client, c)
+	switch {
+	case err == nil:
+		names = append(names, host)
+	case !errors.Is(err, errNoAddress) && !apierrors.IsNotFound(err):
+		return certificates.Params{}, err
+	}
+	const api = identity.ProxyAPIService
+	userNames := []string{"127.0.0.1", "localhost", api, api + "." + r.Options.Namespace, api + "." + r.Options.Namespace + ".svc", api + "." + r.Options.Namespace + ".svc.cluster.local"}
+	if c.Spec.UserServer != nil {
+		userNames = append(userNames, c.Spec.UserServer.AdditionalSANs...)
+	}
+	params := certificates.Params{
+		SignerNamespace: r.Options.SignerNamespace, SignerName: r.Options.SignerName, Namespace: namespace, Owner: ownerOf(c),
+		ProxyServerSecret: secrets.SigningProxyServerSecretName,
+		AgentServerSecret: secrets.SigningAgentServerSecretName,
+		ProxyClientSecret: secrets.SigningProxyClientSecretName,
+		ServerNames:       names, UserServerNames: userNames, UserServerProvided: c.Spec.UserServer == nil,
+		Source: r.source(c), Request: c.Annotations[v1alpha1.RotateAnnotation],
+		Checker: r.Checker, Propagation: r.Options.Propagation,
+	}
+	return params, nil
 }

@@ -181,6 +181,10 @@ func checkRequests(ctx context.Context, hub kubernetes.Interface, f finding, mad
 	return f
 }
 
+// requestLimit is how many requests of a cluster's addon for certificates OCM makes before it
+// waits until old ones are gone; a move makes two.
+const requestLimit = 10
+
 // tooManyRequests says that OCM makes no more requests of a cluster's addon.
 func tooManyRequests(cluster string, n int) (text, remedy string) {
 	return fmt.Sprintf("the hub has %s of its addon for certificates: OCM's agent makes none while there are %d", cli.Count(n, "request"), requestLimit),

@@ -13,9 +13,9 @@
 //	redact.go        without credentials
 //	probe.go         test: one request of each kind
 //	check.go         check: what is wrong
-//	checkhub.go      with the hub's parts
 //	precheck.go      check --pre: what an upgrade will not take over
 //	checkcluster.go  with a cluster and its tunnel
+//	checkhub.go      with the hub's parts
 //	finding.go       the outcome of one check
 //	version.go       version: of all parts
 //	status.go        status: which clusters can be reached

@@ -20,12 +20,6 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/kubectlplugin/cli"
 )
 
-const (
-	// requestLimit is how many requests of a cluster's addon for certificates OCM
-	// makes before it waits until old ones are gone; a move makes two.
-	requestLimit = 10
-)
-
 // precheck says what of an installation, OCM's own or of an older release, does not
 // go on as it is after an upgrade to this one. Nothing of the addon is asked: it
 // reads what is stored on the hub.

@@ -2,9 +2,11 @@ package konnectivity
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"net"
+	"net/http"
 	"sync"
 
 	"google.golang.org/grpc"
@@ -15,6 +17,7 @@ import (
 	"sigs.k8s.io/apiserver-network-proxy/pkg/server/metrics"
 
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
+	"open-cluster-management.io/cluster-proxy/pkg/connect"
 )
 
 // dataSize is the most that one DATA packet to a client holds. With its
@@ -269,4 +272,64 @@ func (w *dataWriter) Write(p []byte) (int, error) {
 func dialResponse(random, connection int64, text string) *client.Packet {
 	return &client.Packet{Type: client.PacketType_DIAL_RSP, Payload: &client.Packet_DialResponse{
 		DialResponse: &client.DialResponse{Random: random, ConnectID: connection, Error: text}}}
+}
+
+// admitHTTPClient is interceptClient for HTTP CONNECT.
+func (s *Server) admitHTTPClient(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := s.core.AdmitClient(r.Context().Value(connKey{}).(*tls.Conn)); err != nil {
+			http.Error(w, err.Error(), http.StatusForbidden)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// connectOverCarriers serves HTTP CONNECT for agents with carriers, and leaves
+// the rest to next.
+func (s *Server) connectOverCarriers(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := s.core.Overloaded(); err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		if r.Method != http.MethodConnect || s.overStream(r.Host) {
+			next.ServeHTTP(w, r)
+			return
+		}
+		metrics.Metrics.HTTPConnectionInc()
+		defer metrics.Metrics.HTTPConnectionDec()
+		ctx, cancel := context.WithTimeout(r.Context(), s.options.DialTimeout)
+		conn, err := s.core.Open(ctx, carrier.OpenRequest{Network: "tcp", Address: r.Host})
+		cancel()
+		if err != nil {
+			writeConnectError(w, err)
+			return
+		}
+		defer conn.Close()
+		// Relay does not count.
+		defer s.core.BeginConnection(r.Context().Value(connKey{}).(*tls.Conn), r.Host)(-1, -1)
+		raw, err := connect.Accept(w, r)
+		if err != nil {
+			conn.Abort(err)
+			if !errors.Is(err, http.ErrAbortHandler) {
+				http.Error(w, err.Error(), http.StatusInternalServerError)
+			}
+			return
+		}
+		_ = carrier.Relay(conn, raw.(net.Conn)) // the frontend speaks HTTP/1.1 only
+	})
+}
+
+func writeConnectError(w http.ResponseWriter, err error) {
+	code := http.StatusBadGateway
+	switch carrier.CodeOf(err) {
+	case 0, carrier.NoAgent, carrier.NoSuchCluster, carrier.Overloaded, carrier.Draining:
+		code = http.StatusServiceUnavailable
+	case carrier.TimedOut:
+		code = http.StatusGatewayTimeout
+	case carrier.Denied:
+		code = http.StatusForbidden
+	}
+	http.Error(w, errorText(err), code)
 }

@@ -44,11 +44,11 @@
 //
 // # Files
 //
-//   - server.go: what a Server is made of, what it asks of the proxy server, and its three
-//     servers: gRPC for clients, HTTP CONNECT and gRPC for agents.
+//   - server.go: the three servers: gRPC for clients, HTTP CONNECT and gRPC for agents.
 //   - metrics.go: konnectivity's metrics.
-//   - connect.go, clients.go: clients of HTTP CONNECT and gRPC.
-//   - packets.go: decodes data of clients without a copy.
+//   - clients.go: clients of gRPC and HTTP CONNECT.
 //   - agents.go: agents, and what may be in their streams.
-//   - handshaken.go: the TLS connections below gRPC.
+//   - core.go: what a Server is made of, and what it asks of the proxy server.
+//   - connect.go: the HTTP server below CONNECT. packets.go: decodes data of clients without
+//     a copy. handshaken.go: the TLS connections below gRPC.
 package konnectivity
