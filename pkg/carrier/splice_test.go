@@ -9,7 +9,7 @@ import (
 	"sync"
 	"testing"
 
-	"open-cluster-management.io/cluster-proxy/pkg/carrier/carriertest"
+	"open-cluster-management.io/cluster-proxy/test/testkit/carriertest"
 	"open-cluster-management.io/cluster-proxy/test/testkit/transport"
 )
 

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"open-cluster-management.io/cluster-proxy/pkg/carrier/carriertest"
 	"open-cluster-management.io/cluster-proxy/pkg/dial"
+	"open-cluster-management.io/cluster-proxy/test/testkit/carriertest"
 	"open-cluster-management.io/cluster-proxy/test/testkit/transport"
 )
 

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"open-cluster-management.io/cluster-proxy/pkg/carrier/carriertest"
+	"open-cluster-management.io/cluster-proxy/test/testkit/carriertest"
 	"open-cluster-management.io/cluster-proxy/test/testkit/transport"
 )
 

@@ -10,10 +10,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
-	"open-cluster-management.io/cluster-proxy/pkg/carrier/carriertest"
 	"open-cluster-management.io/cluster-proxy/pkg/dial"
 	"open-cluster-management.io/cluster-proxy/pkg/memlimit"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyagent/policy"
+	"open-cluster-management.io/cluster-proxy/test/testkit/carriertest"
 )
 
 // TestTargetThatVanishesIsNoticed has a target that is gone without a word, while the client

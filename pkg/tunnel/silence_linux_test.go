@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
-	"open-cluster-management.io/cluster-proxy/pkg/carrier/carriertest"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
+	"open-cluster-management.io/cluster-proxy/test/testkit/carriertest"
 	"open-cluster-management.io/cluster-proxy/test/testkit/pkitest"
 )
 

@@ -15,10 +15,10 @@ import (
 	"google.golang.org/grpc/credentials"
 	konnectivity "sigs.k8s.io/apiserver-network-proxy/konnectivity-client/pkg/client"
 
-	"open-cluster-management.io/cluster-proxy/pkg/carrier/carriertest"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyagent"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyserver"
 	"open-cluster-management.io/cluster-proxy/pkg/tunnel"
+	"open-cluster-management.io/cluster-proxy/test/testkit/carriertest"
 )
 
 // minDrain is longer than a connection is on its way to a process that has left the

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"open-cluster-management.io/cluster-proxy/pkg/carrier/carriertest"
+	"open-cluster-management.io/cluster-proxy/test/testkit/carriertest"
 )
 
 // target is a TCP server on every loopback address, one for each cluster. It

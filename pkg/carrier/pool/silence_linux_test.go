@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
-	"open-cluster-management.io/cluster-proxy/pkg/carrier/carriertest"
+	"open-cluster-management.io/cluster-proxy/test/testkit/carriertest"
 	"open-cluster-management.io/cluster-proxy/test/testkit/wait"
 )
 

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
-	"open-cluster-management.io/cluster-proxy/pkg/carrier/carriertest"
+	"open-cluster-management.io/cluster-proxy/test/testkit/carriertest"
 )
 
 // balanced is proxy servers behind one address, which lead to them in turn.
