@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 )
 
@@ -59,46 +58,4 @@ func TestRefusedTokensEndNobodysRequests(t *testing.T) {
 		})
 	}
 	clients.Wait()
-}
-
-// TestShutdownOfConnectionsLosesNoWrite has a kube-apiserver that shuts its HTTP/2
-// connections down all the time, as --goaway-chance and every restart do.
-func TestShutdownOfConnectionsLosesNoWrite(t *testing.T) {
-	var served atomic.Int32
-	f := start(t, func(w http.ResponseWriter, r *http.Request) {
-		if n := served.Add(1); n%8 == 0 {
-			w.Header().Set("Connection", "close")
-		}
-		_, _ = io.Copy(w, r.Body)
-	})
-	client := f.proxyAPI(t)
-	var writers sync.WaitGroup
-	const users, each = 8, 100
-	for i := range users {
-		writers.Go(func() {
-			for j := range each {
-				body := fmt.Sprintf("object %d of user %d", j, i)
-				r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, f.url+"/api", strings.NewReader(body))
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				r.Header.Set("X-Remote-User", fmt.Sprint("jane-", i))
-				resp, err := client.Do(r)
-				if err != nil {
-					t.Error(err)
-					continue
-				}
-				got, err := io.ReadAll(resp.Body)
-				resp.Body.Close()
-				if err != nil || resp.StatusCode != http.StatusOK || string(got) != body {
-					t.Errorf("%q is answered %d, %v: %.300s", body, resp.StatusCode, err, got)
-				}
-			}
-		})
-	}
-	writers.Wait()
-	if n := served.Load(); n != users*each {
-		t.Errorf("%d writes were served %d times", users*each, n)
-	}
 }
