@@ -112,27 +112,19 @@ func render(t *testing.T, cluster string, config *v1alpha1.ManagedProxyConfigura
 	return nil, nil, nil
 }
 
+// TestEntrypoints wants agents to be told what package proxyconfig finds out, and a credential for
+// PortForward alone.
 func TestEntrypoints(t *testing.T) {
-	lb := func(ingress corev1.LoadBalancerIngress) *corev1.Service {
-		return &corev1.Service{
-			ObjectMeta: metav1.ObjectMeta{Name: "proxy-agent-entrypoint", Namespace: hubNamespace},
-			Status:     corev1.ServiceStatus{LoadBalancer: corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{ingress}}},
-		}
-	}
-	loadBalancer := &v1alpha1.ManagedProxyConfigurationProxyServerEntrypoint{Type: v1alpha1.EntryPointTypeLoadBalancerService}
 	for name, test := range map[string]struct {
 		entrypoint *v1alpha1.ManagedProxyConfigurationProxyServerEntrypoint
-		more       []client.Object
 		want       []string
 	}{
-		"none": {nil, nil, []string{"--proxy-server-host=127.0.0.1", "--enable-port-forward-proxy=true", "--proxy-server-namespace=" + hubNamespace}},
-		"hostname": {&v1alpha1.ManagedProxyConfigurationProxyServerEntrypoint{Type: v1alpha1.EntryPointTypeHostname, Port: 443, Hostname: &v1alpha1.EntryPointHostname{Value: "hub.example.com"}}, nil,
+		"none": {nil, []string{"--proxy-server-host=127.0.0.1", "--enable-port-forward-proxy=true", "--proxy-server-namespace=" + hubNamespace}},
+		"hostname": {&v1alpha1.ManagedProxyConfigurationProxyServerEntrypoint{Type: v1alpha1.EntryPointTypeHostname, Port: 443, Hostname: &v1alpha1.EntryPointHostname{Value: "hub.example.com"}},
 			[]string{"--proxy-server-host=hub.example.com", "--proxy-server-port=443"}},
-		"load balancer with IP":       {loadBalancer, []client.Object{lb(corev1.LoadBalancerIngress{IP: "192.0.2.1"})}, []string{"--proxy-server-host=192.0.2.1", "--proxy-server-port=8091"}},
-		"load balancer with hostname": {loadBalancer, []client.Object{lb(corev1.LoadBalancerIngress{Hostname: "lb.example.com"})}, []string{"--proxy-server-host=lb.example.com"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			deployment, _, err := render(t, "1st-cluster", configuration(test.entrypoint), nil, test.more...)
+			deployment, _, err := render(t, "1st-cluster", configuration(test.entrypoint), nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -147,9 +139,6 @@ func TestEntrypoints(t *testing.T) {
 				t.Errorf("a credential of the hub is mounted: %v, want %v", credential, portForward)
 			}
 		})
-	}
-	if _, _, err := render(t, "cluster1", configuration(loadBalancer), nil, lb(corev1.LoadBalancerIngress{})); err == nil || !strings.Contains(err.Error(), "no address yet") {
-		t.Errorf("a load balancer without an address: %v", err)
 	}
 }
 

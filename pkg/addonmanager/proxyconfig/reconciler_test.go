@@ -233,27 +233,18 @@ func TestRefused(t *testing.T) {
 		"konnectivity's args": {func(c *v1alpha1.ManagedProxyConfiguration) {
 			c.Spec.ProxyAgent.AdditionalArgs = []string{"--sync-forever=true"}
 		}, "spec.proxyAgent.additionalArgs[0] sets --sync-forever"},
-		"a former flag of agents": {func(c *v1alpha1.ManagedProxyConfiguration) {
-			c.Spec.ProxyAgent.AdditionalArgs = []string{"--servers-per-agent=2"}
-		}, "spec.proxyAgent.additionalArgs[0] sets --servers-per-agent"},
 		"a former flag of servers": {func(c *v1alpha1.ManagedProxyConfiguration) {
 			c.Spec.ProxyServer.AdditionalArgs = []string{"--v=2", "--agent_identity=declared"}
 		}, "spec.proxyServer.additionalArgs[1] sets --agent-identity"},
 		"a flag that never was": {func(c *v1alpha1.ManagedProxyConfiguration) {
 			c.Spec.ProxyServer.AdditionalArgs = []string{"--dial-timeuot=20s"}
 		}, "spec.proxyServer.additionalArgs[0] sets --dial-timeuot, which the proxy-server of this release does not have"},
-		"a flag of agents at servers": {func(c *v1alpha1.ManagedProxyConfiguration) {
-			c.Spec.ProxyServer.AdditionalArgs = []string{"--sync-interval=1s"}
-		}, "spec.proxyServer.additionalArgs[0] sets --sync-interval"},
 		"help": {func(c *v1alpha1.ManagedProxyConfiguration) {
 			c.Spec.ProxyServer.AdditionalArgs = []string{"--help=true"}
 		}, "spec.proxyServer.additionalArgs[0] sets --help"},
 		"not a duration": {func(c *v1alpha1.ManagedProxyConfiguration) {
 			c.Spec.ProxyServer.AdditionalArgs = []string{"--v=4", "--dial-timeout=soon"}
 		}, `spec.proxyServer.additionalArgs[1] is "--dial-timeout=soon"`},
-		"not a number": {func(c *v1alpha1.ManagedProxyConfiguration) {
-			c.Spec.ProxyAgent.AdditionalArgs = []string{"--idle-carriers=many"}
-		}, `spec.proxyAgent.additionalArgs[0] is "--idle-carriers=many"`},
 		"not a duration of the service proxy's": {func(c *v1alpha1.ManagedProxyConfiguration) {
 			c.Spec.ProxyAgent.AdditionalServiceProxyArgs = []string{"--drain-timeout=soon"}
 		}, `spec.proxyAgent.additionalServiceProxyArgs[0] is "--graceful-shutdown-timeout=soon"`},
