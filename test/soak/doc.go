@@ -68,10 +68,10 @@
 //
 // # Files
 //
-//	ledger.go   clients, windows of faults, and what is judged
 //	clients.go  what clients do
 //	faults.go   faults and their windows
 //	process.go  what processes take
-//	slope.go    what grows
 //	results.go  results.txt
+//	slope.go    what grows
+//	ledger.go   clients, windows of faults, and what is judged
 package soak
