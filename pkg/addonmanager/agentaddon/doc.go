@@ -58,12 +58,11 @@
 //	registration.go  the certificates that agents ask for, and how they are signed
 //	approve.go       which certificate signing requests are approved
 //	once.go          renders once what is asked for twice in a row
-//	values.go        where the values of the agent's chart come from
+//	values.go        where the values of the agent's chart come from, on the hub itself too
 //	references.go    which configuration a cluster has, and whether its references are the hub's
 //	variables.go     customized variables, by a schema
 //	oidc.go          those for an OpenID Connect provider
 //	exposed.go       the list of exposed Services
-//	hub.go           what is different where the managed cluster is the hub itself
 //	chart.go         the values of the agent's chart
 //	addon.go         Addon, and what it remembers
 //	metrics.go       Metrics
