@@ -1,6 +1,7 @@
 package proxyserver
 
 import (
+	"context"
 	"crypto/tls"
 	"fmt"
 	"path/filepath"
@@ -130,8 +131,7 @@ func TestClientsReachAgentsWithControlCarriers(t *testing.T) {
 	}
 }
 
-// TestControlCarriersDeclareTheirOwnCluster is TestAgentMayOnlyDeclareItsOwnCluster and
-// TestAgentIDs for control carriers: what they say in HELLO decides nothing.
+// TestControlCarriersDeclareTheirOwnCluster: what control carriers say in HELLO decides nothing.
 func TestControlCarriersDeclareTheirOwnCluster(t *testing.T) {
 	h := startHub(t)
 	refused := func(what string, spec agentSpec) {
@@ -140,7 +140,7 @@ func TestControlCarriersDeclareTheirOwnCluster(t *testing.T) {
 			t.Errorf("%s: %v, want %s", what, err, carrier.Denied)
 		}
 	}
-	for _, identifiers := range []string{"host=cluster2", "host=cluster1&host=cluster2", "host=" + identity.HandlerHost("cluster2"), "host=cluster1&default-route=true", "ipv4=10.0.0.1", " "} {
+	for _, identifiers := range []string{"host=cluster2", "host=cluster1&host=cluster2", "host=cluster2." + identity.DefaultAgentNamespace, "host=" + identity.HandlerHost("cluster2"), "host=cluster1&default-route=true", "ipv4=10.0.0.1", " "} {
 		refused(identifiers, agentSpec{cluster: "cluster1", identifiers: identifiers})
 	}
 	refused("an ID that is too long", agentSpec{cluster: "cluster1", id: strings.Repeat("a", maxAgentID+1)})
@@ -151,7 +151,7 @@ func TestControlCarriersDeclareTheirOwnCluster(t *testing.T) {
 		t.Errorf("a certificate of no cluster: %v, want %s", err, carrier.Denied)
 	}
 	_, body := h.scrape(t, "/metrics")
-	for reason, want := range map[string]int{"identifiers": 6, "metadata": 1, "certificate": 1} {
+	for reason, want := range map[string]int{"identifiers": 7, "metadata": 1, "certificate": 1} {
 		if line := fmt.Sprintf(`cluster_proxy_server_agents_rejected_total{reason="%s"} %d`, reason, want); !strings.Contains(body, line) {
 			t.Errorf("metrics lack %s", line)
 		}
@@ -164,9 +164,11 @@ func TestControlCarriersDeclareTheirOwnCluster(t *testing.T) {
 }
 
 // TestOneCertificateOpensManyControlCarriers floods the server with sessions of one
-// cluster, under many names and under one, while another cluster is served.
+// cluster, under many names and under one, and with carriers: it gets 64 sessions, 128 idle
+// carriers for each and --max-carriers for all, while another cluster is served.
 func TestOneCertificateOpensManyControlCarriers(t *testing.T) {
-	h := startHub(t)
+	const most = 140
+	h := startHub(t, func(o *Options) { o.MaxCarriers = most })
 	h.carrierAgent(t, agentSpec{cluster: "cluster1"}, 2)
 	config := h.tlsFor(t, h.agentCA, identity.AgentCommonName("evil"))
 	connect := func(id string) (*controlAgent, error) {
@@ -198,6 +200,26 @@ func TestOneCertificateOpensManyControlCarriers(t *testing.T) {
 		}
 	}
 	eventually(t, "the newest ones are left", func() bool { return h.registry.controls() == 1+maxAgents-1+maxSessions })
+	carriers := func(id string, n int) {
+		for range n {
+			conn, err := tls.Dial("tcp", h.Addrs().Agent.String(), carrierTLS(config))
+			if err != nil {
+				t.Fatal(err)
+			}
+			c, err := carrier.Dialed(t.Context(), conn, carrier.Hello{Session: id},
+				carrier.Config{Role: carrier.Acceptor, Handler: carrier.HandlerFunc(func(context.Context, *carrier.Pending) {})})
+			if err == nil {
+				t.Cleanup(func() { _ = c.Close() })
+			}
+		}
+	}
+	carriers("evil-1", maxIdle+10)
+	carriers("evil-2", 30)
+	eventually(t, "carriers are refused", func() bool {
+		_, body := h.scrape(t, "/metrics")
+		return strings.Contains(body, `cluster_proxy_server_cluster_limits_total{limit="idle carriers"} 10`) &&
+			strings.Contains(body, fmt.Sprintf(`cluster_proxy_server_cluster_limits_total{limit="carriers"} %d`, maxIdle+30-most))
+	})
 	conn, err := h.dialer(t).DialContext(t.Context(), "tcp", "cluster1:443")
 	if err != nil {
 		t.Fatalf("another cluster: %v", err)

@@ -2,7 +2,6 @@ package proxyserver
 
 import (
 	"context"
-	"crypto/tls"
 	"fmt"
 	"net"
 	"runtime"
@@ -15,57 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
-	"open-cluster-management.io/cluster-proxy/pkg/identity"
 )
-
-func heap() uint64 {
-	runtime.GC()
-	var stats runtime.MemStats
-	runtime.ReadMemStats(&stats)
-	return stats.HeapInuse + stats.StackInuse
-}
-
-// TestOneCertificateOpensManySessions lets an agent call itself by many names. It
-// has 64 sessions, and gets 128 idle carriers for each and --max-carriers for all, and another
-// cluster is served meanwhile.
-func TestOneCertificateOpensManySessions(t *testing.T) {
-	const most = 140
-	h := startHub(t, func(o *Options) { o.MaxCarriers = most })
-	h.carrierAgent(t, agentSpec{cluster: "cluster1"}, 2)
-	before := heap()
-	for i := range maxAgents {
-		h.mustConnectControl(t, agentSpec{cluster: "evil", id: fmt.Sprint("evil-", i+1)})
-	}
-	config := h.tlsFor(t, h.agentCA, identity.AgentCommonName("evil"))
-	config.NextProtos = []string{carrier.ALPN}
-	carriers := func(id string, n int) {
-		for range n {
-			conn, err := tls.Dial("tcp", h.Addrs().Agent.String(), config)
-			if err != nil {
-				t.Fatal(err)
-			}
-			c, err := carrier.Dialed(t.Context(), conn, carrier.Hello{Session: id},
-				carrier.Config{Role: carrier.Acceptor, Handler: carrier.HandlerFunc(func(context.Context, *carrier.Pending) {})})
-			if err == nil {
-				t.Cleanup(func() { _ = c.Close() })
-			}
-		}
-	}
-	carriers("evil-1", maxIdle+10)
-	carriers("evil-2", 30)
-	eventually(t, "carriers are refused", func() bool {
-		_, body := h.scrape(t, "/metrics")
-		return strings.Contains(body, `cluster_proxy_server_cluster_limits_total{limit="idle carriers"} 10`) &&
-			strings.Contains(body, fmt.Sprintf(`cluster_proxy_server_cluster_limits_total{limit="carriers"} %d`, maxIdle+30-most))
-	})
-	t.Logf("%d sessions and %d carriers cost %d KiB", maxAgents, most, (int64(heap())-int64(before))>>10)
-	conn, err := h.dialer(t).DialContext(t.Context(), "tcp", "cluster1:443")
-	if err != nil {
-		t.Fatalf("another cluster: %v", err)
-	}
-	exchange(t, conn, "x", "cluster1:x")
-	_ = conn.Close()
-}
 
 // TestCarriersComeAtTheSameTime has carriers of one cluster wait together between the look at the
 // limit and their count, as those of a busy server may: no more get in than the limit says.

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -17,7 +16,6 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 	"open-cluster-management.io/cluster-proxy/pkg/carrier"
 	"open-cluster-management.io/cluster-proxy/pkg/carrier/pool"
-	"open-cluster-management.io/cluster-proxy/pkg/connect"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 	"open-cluster-management.io/cluster-proxy/pkg/liveness"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
@@ -209,29 +207,6 @@ func TestSilentPeerDoesNotHoldUpNoAgent(t *testing.T) {
 	var failure *tunnel.Error
 	if _, err := hubs[1].dialer(t).DialContext(t.Context(), "tcp", "cluster2:443"); !errors.As(err, &failure) || failure.Code != tunnel.NoAgent {
 		t.Errorf("no agent anywhere: %v, want NoAgent", err)
-	}
-}
-
-func TestPeersOverHTTPConnect(t *testing.T) {
-	hubs := startPeers(t, 2, withKonnectivityAgents)
-	hubs[0].mustConnect(t, agentSpec{cluster: "cluster1"})
-	ask := func(address string) (net.Conn, error) {
-		conn, err := tls.Dial("tcp", hubs[1].clientAddr, hubs[1].clientTLS(t))
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = conn.Close() })
-		return connect.Ask(t.Context(), conn, address, nil)
-	}
-	conn, err := ask("cluster1:443")
-	if err != nil {
-		t.Fatal(err)
-	}
-	// One byte: net/http hands the first one over on its own.
-	exchange(t, conn, "x", "cluster1:x")
-	_, err = ask("cluster2:443")
-	if refusal := new(connect.Refusal); !errors.As(err, &refusal) || refusal.Code != http.StatusServiceUnavailable {
-		t.Errorf("no agent anywhere: %v, want 503", err)
 	}
 }
 

@@ -52,14 +52,23 @@ func TestHTTPConnect(t *testing.T) {
 	}
 	exchange(t, target, "hello", "cluster1:hello")
 
-	unauthenticated, err := tls.Dial("tcp", h.clientAddr, h.tlsFor(t, h.hubCA, "localhost"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer unauthenticated.Close()
-	_, err = connect.Ask(t.Context(), unauthenticated, "cluster1:443", nil)
-	if refusal := new(connect.Refusal); !errors.As(err, &refusal) || refusal.Code != http.StatusForbidden {
-		t.Errorf("without a role: %v, want 403", err)
+	for _, tc := range []struct {
+		config  *tls.Config
+		address string
+		want    int
+	}{
+		{h.tlsFor(t, h.hubCA, "localhost"), "cluster1:443", http.StatusForbidden}, // no role
+		{h.clientTLS(t), "cluster2:443", http.StatusServiceUnavailable},           // no agent
+	} {
+		conn, err := tls.Dial("tcp", h.clientAddr, tc.config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		_, err = connect.Ask(t.Context(), conn, tc.address, nil)
+		if refusal := new(connect.Refusal); !errors.As(err, &refusal) || refusal.Code != tc.want {
+			t.Errorf("%s: %v, want %d", tc.address, err, tc.want)
+		}
 	}
 }
 
