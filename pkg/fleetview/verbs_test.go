@@ -168,7 +168,7 @@ var subresources = []verb{
 }
 
 // TestVerbs sends what a kube-apiserver takes, or refuses, to a view of two. It takes the same, or
-// refuses it with a code that clients know how to go on from: FAQ.md has the table.
+// refuses it with a code that clients know how to go on from: docs/reference/views.md has the table.
 func TestVerbs(t *testing.T) {
 	for _, test := range slices.Concat(methods, bodyTypes, accepting, subresources) {
 		t.Run(strings.Join([]string{test.request, test.contentType, test.accept}, " "), func(t *testing.T) {

@@ -181,7 +181,7 @@ func servicesTable(p *cli.Factory, found []exposed, cluster string) error {
 		if cluster != "" {
 			where = cluster
 		}
-		fmt.Fprintf(p.Err, "No Service of %s is exposed. The chart's value exposedServices lists them; the FAQ has an example: How do I reach a Service of a managed cluster?\n", cli.OneLine(where))
+		fmt.Fprintf(p.Err, "No Service of %s is exposed. The chart's value exposedServices lists them; docs/how-to/services.md has an example\n", cli.OneLine(where))
 		return nil
 	}
 	t := cli.NewTable("Namespace", "Service", "Port", "Protocol", "Clusters", "Terms", "Reached By")

@@ -108,7 +108,7 @@ func TestRefusedValues(t *testing.T) {
 		{"name of a control plane", "karmadaAPI: {enabled: true, controlPlaneCluster: A_b}", "controlPlaneCluster"},
 		{"Karmada without the proxy API", "{enableServiceProxy: false, karmadaAPI: {enabled: true}}", "needs enableServiceProxy=true"},
 		{"Karmada without aggregation", "{proxyAPI: {aggregatedAPI: false}, karmadaAPI: {enabled: true}}", "proxyAPI.aggregatedAPI=true"},
-		{"runbooks at no URL", "monitoring: {prometheusRule: {runbookURL: FAQ.md}}", "runbookURL"},
+		{"runbooks at no URL", "monitoring: {prometheusRule: {runbookURL: docs/runbooks/}}", "runbookURL"},
 		{"interval of a PodMonitor", "monitoring: {podMonitor: {interval: often}}", "interval"},
 		{"PodMonitors that nobody may follow", "{networkPolicies: {enabled: true}, monitoring: {podMonitor: {enabled: true}}}", "needs networkPolicies.monitoring"},
 		{"half of two CAs", "signer: {type: Provided, provided: {hubCASecretName: a}}", "agentCASecretName"},

@@ -14,9 +14,14 @@ import (
 )
 
 // TestRunbooks wants a link with each alert if a value says where they are explained, and
-// none otherwise: the chart cannot know where its FAQ is published.
+// none otherwise: the chart cannot know where its runbooks are published. A URL of the folder has a page for
+// each alert.
 func TestRunbooks(t *testing.T) {
-	for value, want := range map[string]string{"": "", "https://wiki.example.com/FAQ.md#": "https://wiki.example.com/FAQ.md#clusterproxyagentaway"} {
+	for value, want := range map[string]string{
+		"": "",
+		"https://git.example.com/docs/runbooks/": "https://git.example.com/docs/runbooks/ClusterProxyAgentAway.md",
+		"https://wiki.example.com/Alerts#":       "https://wiki.example.com/Alerts#clusterproxyagentaway",
+	} {
 		rules := mustRender(t, fmt.Sprintf("monitoring: {prometheusRule: {enabled: true, runbookURL: %q}}", value)).byName["PrometheusRule/cluster-proxy"]
 		groups, _, err := unstructured.NestedSlice(rules.Object, "spec", "groups")
 		if err != nil {
@@ -27,7 +32,7 @@ func TestRunbooks(t *testing.T) {
 			for _, r := range group.(map[string]any)["rules"].([]any) {
 				name, _, _ := unstructured.NestedString(r.(map[string]any), "alert")
 				url, ok, _ := unstructured.NestedString(r.(map[string]any), "annotations", "runbook_url")
-				if hasLink := name != "" && value != ""; ok != hasLink || hasLink && url != value+strings.ToLower(name) {
+				if hasLink := name != "" && value != ""; ok != hasLink || hasLink && !strings.EqualFold(strings.TrimSuffix(url, ".md"), value+name) {
 					t.Errorf("with %q, alert %q has runbook_url %q", value, name, url)
 				}
 				found = found || name == "ClusterProxyAgentAway" && url == want

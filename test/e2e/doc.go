@@ -87,7 +87,7 @@
 //   - clients_test.go, plugin_test.go, clusterprofile_test.go: Go clients, the kubectl
 //     plugin, ClusterProfiles. passes_test.go: passes.
 //   - kubernetes_test.go, kubernetesspecs_test.go: Kubernetes' own specs.
-//   - readme_test.go: the commands of README.md. examples_test.go: those
+//   - tutorials_test.go: the commands of docs/tutorials. examples_test.go: those
 //     of the examples.
 //   - bundle_test.go: kubectl clusterproxy bundle.
 //

@@ -50,7 +50,7 @@ func runExample(t *testing.T, name, cluster string, want int) {
 	}
 	kubeconfigs := map[string]string{"hub": installed.HubKubeconfig, "cluster": installed.Lab.Managed[cluster].KubeconfigPath}
 	names := strings.NewReplacer("<cluster>", cluster, proxyAPIService, installed.ProxyAPI)
-	if ran := runReadme(t, "examples/"+name+"/README.md", dir, kubeconfigs, readmePrograms(t), names); ran != want {
+	if ran := runPage(t, "examples/"+name+"/README.md", dir, kubeconfigs, pagePrograms(t, "--reuse-values"), names); ran != want {
 		t.Errorf("%d blocks of the README are marked, want %d", ran, want)
 	}
 }

@@ -89,7 +89,7 @@ type namingUse struct {
 	command, variant string
 	// kinds are those that it is tried with, and refused those of them for which it is refused.
 	kinds, refused string
-	// lacks are kinds of which it shows too little, as the FAQ says.
+	// lacks are kinds of which it shows too little, as docs/explanation/names-in-views.md says.
 	lacks string
 	// once says that one cluster is enough: what it writes is what it is told.
 	once bool

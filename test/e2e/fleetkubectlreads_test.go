@@ -19,7 +19,7 @@ var commandsNotTried = map[string]string{
 	"explain": "names kinds", "api-resources": "names nothing", "api-versions": "names nothing", "version": "names nothing",
 	"cluster-info": "names nothing", "cluster-info dump": "lists", "auth whoami": "names nothing", "proxy": "passes requests on",
 	"kustomize": asksNobody, "completion": asksNobody, "config": asksNobody, "kuberc": asksNobody, "plugin": asksNobody,
-	"top pod": "the lab has no metrics: one GET by the name, as get", "top node": "the lab has no metrics: FAQ says what a Plain view shows",
+	"top pod": "the lab has no metrics: one GET by the name, as get", "top node": "the lab has no metrics: docs/reference/views.md says what a Plain view shows",
 	"create secret tls": "as create secret generic, of files",
 }
 

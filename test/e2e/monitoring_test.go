@@ -23,7 +23,7 @@ import (
 const monitoringFiles = "../../charts/cluster-proxy/files"
 
 // TestMonitoring has a Prometheus scrape every process of the addon, with the chart's
-// rules, and the agents through the tunnel as FAQ says. Nothing fires while nothing is wrong. Then agents of a cluster go away, the
+// rules, and the agents through the tunnel as docs/how-to/monitor.md says. Nothing fires while nothing is wrong. Then agents of a cluster go away, the
 // proxy API is not scraped, somebody tries tokens and somebody dials without a certificate:
 // an alert fires for each, and ends with its fault. Each query of each dashboard
 // returns data. It disturbs one cluster, whose agents stop for a while.

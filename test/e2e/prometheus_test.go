@@ -174,18 +174,18 @@ func (p *testPrometheus) get(path string, into any) error {
 	return json.NewDecoder(response.Body).Decode(into)
 }
 
-// agentJob is FAQ's job for the agents, through the tunnel, with the files that it needs. They
+// agentJob is the job of docs/how-to/monitor.md for the agents, through the tunnel, with the files that it needs. They
 // are scraped by HubUser, who gets the right to that.
 func agentJob(t *testing.T, dir string) string {
 	t.Helper()
-	faq, err := os.ReadFile("../../FAQ.md")
+	page, err := os.ReadFile("../../docs/how-to/monitor.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, job, ok := strings.Cut(string(faq), "    scrape_configs:\n")
+	_, job, ok := strings.Cut(string(page), "    scrape_configs:\n")
 	job, _, ok1 := strings.Cut(job, "\n\n")
 	if !ok || !ok1 {
-		t.Fatal("FAQ.md has no scrape_configs any more")
+		t.Fatal("docs/how-to/monitor.md has no scrape_configs any more")
 	}
 	bindings := installed.Hub.RbacV1().ClusterRoleBindings()
 	const binding = "e2e-scrapes-agents"
@@ -211,7 +211,7 @@ func agentJob(t *testing.T, dir string) string {
 	}
 	for path, here := range map[string]string{"/var/run/secrets/kubernetes.io/serviceaccount/": "", "kubernetes.default.svc:443": strings.TrimPrefix(hub.Host, "https://")} {
 		if !strings.Contains(job, path) {
-			t.Fatalf("FAQ's job has no %s:\n%s", path, job)
+			t.Fatalf("the job of docs/how-to/monitor.md has no %s:\n%s", path, job)
 		}
 		job = strings.ReplaceAll(job, path, here)
 	}

@@ -26,7 +26,7 @@ const (
 )
 
 // testRevocation takes rights away from users and clusters who go on. The tables
-// that it logs are those in FAQ.md.
+// that it logs are those in docs/how-to/cut-off.md.
 func (s *Suite) testRevocation(t *testing.T) {
 	t.Run("Users", s.testRevokedUsers)
 	t.Run("Agents", s.testRevokedAgents)

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -39,7 +40,7 @@ func read(t *testing.T, path string) string {
 }
 
 // TestAlertsAreExplained wants each alert to say what it means and what to do, and to
-// have its own heading in FAQ.md and a test. The chart adds the link to the heading. No heading and no test may
+// have its own page in docs/runbooks and a test. The chart adds the link to the page. No page and no test may
 // be left of an alert that is gone.
 func TestAlertsAreExplained(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(root(t), "test/alerts/testdata/*.yaml"))
@@ -50,7 +51,10 @@ func TestAlertsAreExplained(t *testing.T) {
 	for _, file := range files {
 		tests += read(t, filepath.Join("test/alerts/testdata", filepath.Base(file)))
 	}
-	faq := read(t, "FAQ.md")
+	runbooks, err := filepath.Glob(filepath.Join(root(t), "docs/runbooks/*.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	names := map[string]bool{}
 	for _, r := range rulesOfPrometheus(t) {
 		if r.Alert == "" {
@@ -69,16 +73,21 @@ func TestAlertsAreExplained(t *testing.T) {
 		if got, ok := r.Annotations["runbook_url"]; ok {
 			t.Errorf("%s: runbook_url is %q, want none: value monitoring.prometheusRule.runbookURL says where it leads", r.Alert, got)
 		}
-		if !strings.Contains(faq, "\n### "+r.Alert+"\n") {
-			t.Errorf("FAQ.md has no heading \"### %s\"", r.Alert)
+		if page := "docs/runbooks/" + r.Alert + ".md"; !slices.Contains(runbooks, filepath.Join(root(t), page)) {
+			t.Errorf("%s does not exist", page)
 		}
 		if !strings.Contains(tests, `{labels: 'ALERTS{alertname="`+r.Alert+`", alertstate="firing",`) {
 			t.Errorf("no test below test/alerts/testdata has %s firing", r.Alert)
 		}
 	}
-	for _, name := range regexp.MustCompile(`(?m)^### (ClusterProxy\w+)$|alertname="(ClusterProxy\w+)"`).FindAllStringSubmatch(faq+tests, -1) {
-		if !names[name[1]+name[2]] {
-			t.Errorf("FAQ.md or a test below test/alerts/testdata names alert %s, which does not exist", name[1]+name[2])
+	for _, page := range runbooks {
+		if name := strings.TrimSuffix(filepath.Base(page), ".md"); !names[name] {
+			t.Errorf("docs/runbooks has a page of alert %s, which does not exist", name)
+		}
+	}
+	for _, name := range regexp.MustCompile(`alertname="(ClusterProxy\w+)"`).FindAllStringSubmatch(tests, -1) {
+		if !names[name[1]] {
+			t.Errorf("a test below test/alerts/testdata names alert %s, which does not exist", name[1])
 		}
 	}
 }

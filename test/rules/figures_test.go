@@ -13,28 +13,27 @@ import (
 	"testing"
 )
 
-// TestReadmeShowsTheBenchmark holds the rows of the README's table to those that make
+// TestPerformanceShowsTheBenchmark holds the rows of the page's table to those that make
 // bench wrote last.
-func TestReadmeShowsTheBenchmark(t *testing.T) {
-	readme := read(t, "README.md")
+func TestPerformanceShowsTheBenchmark(t *testing.T) {
+	const page = "docs/explanation/performance.md"
+	performance := read(t, page)
 	results := read(t, "test/bench/results.txt")
-	_, performance, _ := strings.Cut(readme, "\n## Performance\n")
-	performance, _, _ = strings.Cut(performance, "\n## ")
 	rows := 0
 	for line := range strings.Lines(performance) {
 		if !strings.HasPrefix(line, "|") {
 			continue
 		}
 		if rows++; !strings.Contains(results, line) {
-			t.Errorf("test/bench/results.txt does not have this row of README.md: copy it from there\n%s", line)
+			t.Errorf("test/bench/results.txt does not have this row of %s: copy it from there\n%s", page, line)
 		}
 	}
 	if rows < 8 {
-		t.Errorf("README.md shows %d rows of the benchmark, want 8 at least", rows)
+		t.Errorf("%s shows %d rows of the benchmark, want 8 at least", page, rows)
 	}
 	// The table is of one day.
 	if date := results[:len("2026-11-21")]; !strings.Contains(performance, date) {
-		t.Errorf("README.md does not say that its rows are of %s", date)
+		t.Errorf("%s does not say that its rows are of %s", page, date)
 	}
 }
 
@@ -46,7 +45,7 @@ var figure = regexp.MustCompile(`<!-- figures: ([^;>]+); ([^;>]+); ([^;>]+); ([^
 // TestTextsAgreeWithTheFigures holds texts to the tables that they cite: the
 // paragraph has the figure, and so has the table, rounded to as many digits.
 func TestTextsAgreeWithTheFigures(t *testing.T) {
-	for path, least := range map[string]int{"FAQ.md": 1, "test/bench/profile.md": 4, "test/bench/api-profile.md": 3} {
+	for path, least := range map[string]int{"docs/how-to/size.md": 1, "test/bench/profile.md": 4, "test/bench/api-profile.md": 3} {
 		content := read(t, path)
 		notes := 0
 		for paragraph := range strings.SplitSeq(content, "\n\n") {
@@ -150,7 +149,7 @@ var measured = map[string][]string{
 }
 
 var (
-	linkedFigures = regexp.MustCompile(`\]\((test/[^)#]+\.txt)\)`)
+	linkedFigures = regexp.MustCompile(`\]\((?:\.\./)*(test/[^)#]+\.txt)\)`)
 	recorded      = regexp.MustCompile(`^\d{4}-\d\d-\d\d(?: \d\d:\d\d UTC)?, commit ([0-9a-f]{7,40})[,\s]`)
 )
 
@@ -158,7 +157,7 @@ var (
 // and commit, and to be measured again when the code has changed much since.
 func TestFiguresAreRecent(t *testing.T) {
 	linked := map[string]bool{}
-	for _, document := range []string{"README.md", "FAQ.md", "SECURITY.md", "CONTRIBUTING.md", "METRICS.md"} {
+	for _, document := range append(pages(t), "SECURITY.md", "CONTRIBUTING.md", "METRICS.md") {
 		content := read(t, document)
 		for _, link := range linkedFigures.FindAllStringSubmatch(content, -1) {
 			linked[link[1]] = true

@@ -88,7 +88,7 @@ func checkAPIService(ctx context.Context, hub kubernetes.Interface) finding {
 		f.Text, f.Optional = "the control plane has not looked at APIService "+name+" yet", true
 	case available.Status != metav1.ConditionTrue:
 		f.Text = fmt.Sprintf("the control plane cannot use APIService %s: %s: %s", name, available.Reason, available.Message)
-		f.Remedy = "look at the pods of Service cluster-proxy-addon-user, and at firewalls and NetworkPolicies between the kube-apiserver and their port: the chart's value proxyAPI.port changes it, and FAQ.md (My hub is on EKS, GKE or AKS) says which one each cloud reaches"
+		f.Remedy = "look at the pods of Service cluster-proxy-addon-user, and at firewalls and NetworkPolicies between the kube-apiserver and their port: the chart's value proxyAPI.port changes it, and docs/how-to/hub-on-a-cloud.md says which one each cloud reaches"
 	default:
 		f.OK, f.Text = true, "the control plane reaches the proxy API"
 	}

@@ -94,7 +94,7 @@ func ownerOf(object *metav1.PartialObjectMetadata) (ok bool, text, remedy string
 	switch {
 	case engine != "":
 		return false, fmt.Sprintf("belongs to MultiClusterEngine %q, whose operator undoes what others write to it", engine),
-			"keep its addon, or switch off its component cluster-proxy-addon and wait until this object is gone: the FAQ says how, My hub is Red Hat ACM or MCE"
+			"keep its addon, or switch off its component cluster-proxy-addon and wait until this object is gone: docs/how-to/openshift-acm.md says how"
 	case owner != nil:
 		return false, fmt.Sprintf("belongs to %s %q", owner.Kind, owner.Name), "have its owner remove it before the installation: a hub has one addon of this name"
 	case object.Labels["app.kubernetes.io/managed-by"] == "Helm" && release != "":

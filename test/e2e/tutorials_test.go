@@ -20,20 +20,20 @@ import (
 	"open-cluster-management.io/cluster-proxy/test/testkit/long"
 )
 
-// runAs marks a block of a README that a test runs: as whom, and what its output has, at once
+// runAs marks a block of a document that a test runs: as whom, and what its output has, at once
 // or after a while.
 var runAs = regexp.MustCompile(`^<!-- run as (\w+)(?:,| until it) says (.+) -->$`)
 
-// readmeBlock is one of them.
-type readmeBlock struct {
+// pageBlock is one of them.
+type pageBlock struct {
 	line             int
 	as, says, script string
 	wait             bool
 }
 
-// readmeBlocks finds the marked blocks. Of the indented text behind a mark, what comes before the first
+// pageBlocks finds the marked blocks. Of the indented text behind a mark, what comes before the first
 // empty line is the commands, and what is behind it their output.
-func readmeBlocks(text string) (blocks []readmeBlock) {
+func pageBlocks(text string) (blocks []pageBlock) {
 	lines := strings.Split(text, "\n")
 	for i, line := range lines {
 		mark := runAs.FindStringSubmatch(line)
@@ -41,7 +41,7 @@ func readmeBlocks(text string) (blocks []readmeBlock) {
 			continue
 		}
 		// Rights that were given a moment ago may not be known yet.
-		block := readmeBlock{line: i + 1, as: mark[1], says: mark[2], wait: mark[1] == "jane" || strings.Contains(line, " until it says ")}
+		block := pageBlock{line: i + 1, as: mark[1], says: mark[2], wait: mark[1] == "jane" || strings.Contains(line, " until it says ")}
 		for _, command := range lines[min(i+2, len(lines)):] { // an empty line is between
 			command, ok := strings.CutPrefix(command, "    ")
 			if !ok {
@@ -54,16 +54,27 @@ func readmeBlocks(text string) (blocks []readmeBlock) {
 	return blocks
 }
 
-// TestReadme runs the commands of README.md, word by word but for names in <>, as an administrator of the hub, as one
-// of a cluster, and as jane, who has nothing but her certificate of the hub. It disturbs nothing: the chart is
-// installed already, with the values of the lab, which stay.
-func TestReadme(t *testing.T) {
+// TestTutorials runs the commands of the tutorials, word by word but for names in <>, as an administrator of the hub, as one
+// of a cluster, and as jane, who has nothing but her certificate of the hub. The chart has the values of the page and no
+// others: on real nodes it is installed anew, as a newcomer does. A lab without nodes needs an entrypoint of its own beside them.
+// It disturbs everything.
+func TestTutorials(t *testing.T) {
 	long.Test(t)
 	releaseOnNodes(t)
-	installed.NeedLab(t, "has administrators of its own")
+	installed.NeedLab(t, "installs the chart with other values")
 	cluster := installed.Clusters[0]
-	kubeconfigs := map[string]string{"hub": installed.HubKubeconfig, "cluster": installed.Lab.Managed[cluster].KubeconfigPath, "jane": userKubeconfig(t, "jane")}
-	env := readmePrograms(t)
+	managed := installed.Lab.Managed[cluster].KubeconfigPath
+	kubeconfigs := map[string]string{"hub": installed.HubKubeconfig, "cluster": managed, "jane": userKubeconfig(t, "jane")}
+	t.Cleanup(func() { installed.Reinstall(t) })
+	var values []string
+	if onNodes {
+		installed.Uninstall(t)
+	} else {
+		for _, value := range installed.Lab.ChartValues() {
+			values = append(values, "--set="+value)
+		}
+	}
+	env := pagePrograms(t, values...)
 	t.Cleanup(func() {
 		for cfg, name := range map[string]string{"hub": "jane-uses-clusters", "cluster": "jane-views"} {
 			config, err := clientcmd.BuildConfigFromFlags("", kubeconfigs[cfg])
@@ -71,25 +82,36 @@ func TestReadme(t *testing.T) {
 				err = suite.Clientset(t, config).RbacV1().ClusterRoleBindings().Delete(context.Background(), name, metav1.DeleteOptions{})
 			}
 			if err != nil {
-				t.Errorf("removing what the README made: %v", err)
+				t.Errorf("removing what a tutorial made: %v", err)
 			}
 		}
 	})
-	names := strings.NewReplacer("<cluster>", cluster, "<registry>", "quay.io/open-cluster-management")
-	if ran := runReadme(t, "README.md", "../..", kubeconfigs, env, names); ran < 8 {
-		t.Errorf("README.md has %d marked blocks: something is wrong with the marks, or with the test", ran)
+	names := []string{"<cluster>.kubeconfig", managed, "<cluster>", cluster, "<registry>", "quay.io/open-cluster-management", "<tag>", "lab"}
+	for _, page := range []struct {
+		name   string
+		blocks int
+	}{{"first-cluster", 9}, {"first-view", 3}, {"go-client", 1}} {
+		file := "docs/tutorials/" + page.name + ".md"
+		if ran := runPage(t, file, "../..", kubeconfigs, env, strings.NewReplacer(names...)); ran != page.blocks {
+			t.Errorf("%s has %d marked blocks, want %d", file, ran, page.blocks)
+		}
+		// The proxy servers are others since the chart was installed.
+		if err := installed.FindEndpoints(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		names = append(names, "127.0.0.1:8090", installed.ProxyServer)
 	}
 }
 
-// runReadme runs the marked blocks of a README of this repository in a folder, with the
+// runPage runs the marked blocks of a document of this repository in a folder, with the
 // kubeconfig of whom they name, and returns how many there are.
-func runReadme(t *testing.T, file, dir string, kubeconfigs map[string]string, env []string, names *strings.Replacer) int {
+func runPage(t *testing.T, file, dir string, kubeconfigs map[string]string, env []string, names *strings.Replacer) int {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("../..", file))
 	if err != nil {
 		t.Fatal(err)
 	}
-	blocks := readmeBlocks(string(text))
+	blocks := pageBlocks(string(text))
 	for _, block := range blocks {
 		kubeconfig, ok := kubeconfigs[block.as]
 		if !ok || block.script == "" {
@@ -100,8 +122,8 @@ func runReadme(t *testing.T, file, dir string, kubeconfigs map[string]string, en
 			cmd.Dir = dir
 			cmd.Env = append(append(os.Environ(), env...), "KUBECONFIG="+kubeconfig)
 			out, err := cmd.CombinedOutput()
-			if err == nil && !strings.Contains(string(out), block.says) {
-				err = fmt.Errorf("it does not say %q", block.says)
+			if says := names.Replace(block.says); err == nil && !strings.Contains(string(out), says) {
+				err = fmt.Errorf("it does not say %q", says)
 			}
 			if err != nil {
 				return fmt.Errorf("%w\n%s", err, out)
@@ -139,16 +161,16 @@ func userKubeconfig(t *testing.T, user string) string {
 	return file
 }
 
-// readmePrograms returns an environment with the lab's kubectl and helm, and the plugin. The
-// values with which the lab has installed the chart stay.
-func readmePrograms(t *testing.T) []string {
+// pagePrograms returns an environment with the lab's kubectl and helm, and the plugin. helm upgrade has
+// more arguments than the page says.
+func pagePrograms(t *testing.T, upgrade ...string) []string {
 	t.Helper()
 	dir := filepath.Dir(buildPlugin(t))
 	kubectl, env := installed.KubectlProgram("hub")
 	if err := os.Symlink(kubectl, filepath.Join(dir, "kubectl")); err != nil {
 		t.Fatal(err)
 	}
-	helm := fmt.Sprintf("#!/bin/sh\nif [ \"$1\" = upgrade ]; then set -- \"$@\" --reuse-values; fi\nexec %q \"$@\"\n", filepath.Join(filepath.Dir(kubectl), "helm"))
+	helm := fmt.Sprintf("#!/bin/sh\nif [ \"$1\" = upgrade ]; then set -- \"$@\" %s; fi\nexec %q \"$@\"\n", strings.Join(upgrade, " "), filepath.Join(filepath.Dir(kubectl), "helm"))
 	if err := os.WriteFile(filepath.Join(dir, "helm"), []byte(helm), 0o755); err != nil {
 		t.Fatal(err)
 	}
