@@ -13,7 +13,7 @@ import (
 // pages are the documents that users read: those of docs, and the ones that lead there.
 func pages(t *testing.T) []string {
 	t.Helper()
-	found := []string{"README.md"}
+	found := []string{"README.md", "FAQ.md"}
 	err := filepath.WalkDir(filepath.Join(root(t), "docs"), func(file string, _ fs.DirEntry, err error) error {
 		if err == nil && strings.HasSuffix(file, ".md") {
 			file, err = filepath.Rel(root(t), file)
