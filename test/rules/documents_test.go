@@ -1,7 +1,6 @@
 package rules
 
 import (
-	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -10,19 +9,13 @@ import (
 	"testing"
 )
 
-// pages are the documents that users read: those of docs, and the ones that lead there.
-func pages(t *testing.T) []string {
+// pages are the documents that users read: those of docs, the ones that lead there, and the examples'.
+func pages(t *testing.T) (found []string) {
 	t.Helper()
-	found := []string{"README.md", "FAQ.md"}
-	err := filepath.WalkDir(filepath.Join(root(t), "docs"), func(file string, _ fs.DirEntry, err error) error {
-		if err == nil && strings.HasSuffix(file, ".md") {
-			file, err = filepath.Rel(root(t), file)
-			found = append(found, filepath.ToSlash(file))
+	for _, document := range documents(t) {
+		if document == "README.md" || document == "FAQ.md" || strings.HasPrefix(document, "docs/") || strings.HasPrefix(document, "examples/") {
+			found = append(found, document)
 		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
 	return found
 }
