@@ -11,9 +11,10 @@ import (
 // release before that of all others.
 const OlderKubernetes = "v1.36.3"
 
+const olderVersion = "-X k8s.io/component-base/version.gitVersion=" + OlderKubernetes + " -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=36"
+
 // olderModules are built for a lab that has such a cluster only, into a folder of their own.
-var olderModules = []module{{name: "kube-older", pkg: "k8s.io/kubernetes/cmd/kube-apiserver",
-	flags: "-X k8s.io/component-base/version.gitVersion=" + OlderKubernetes + " -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=36"}}
+var olderModules = []module{{name: "kube-older", pkg: "k8s.io/kubernetes/cmd/kube-apiserver", flags: olderVersion}}
 
 // buildOlder builds the older kube-apiserver, once, if a cluster has it, and returns the program.
 func buildOlder(ctx context.Context, options Options) (string, error) {

@@ -61,7 +61,7 @@ func WriteKubeconfig(file string, cfg *rest.Config) error {
 		return err
 	}
 	kubeconfig := clientcmdapi.NewConfig()
-	kubeconfig.Clusters["c"] = &clientcmdapi.Cluster{Server: cfg.Host, CertificateAuthorityData: cfg.CAData}
+	kubeconfig.Clusters["c"] = &clientcmdapi.Cluster{Server: cfg.Host, CertificateAuthorityData: cfg.CAData, TLSServerName: cfg.ServerName}
 	if cfg.Proxy != nil {
 		proxy, err := cfg.Proxy(nil)
 		if err != nil {
