@@ -116,11 +116,8 @@ const (
 	onFleet    = "fleet"
 )
 
-// fleetWays and pathWays are some of them.
-var (
-	hubWays = []string{aggregated, byPath, byHost, byConnect, onFleet}
-	pathed  = []string{aggregated, byPath, onFleet}
-)
+// pathed have a path in the server's URL.
+var pathed = []string{aggregated, byPath, onFleet}
 
 // differing says for endpoints why a step differs there.
 func differing(why string, ways ...string) map[string]string {
@@ -166,9 +163,13 @@ func clientWays(t *testing.T, cluster string, hosts bool) []clientWay {
 	proxy := &url.URL{Scheme: "https", Host: installed.ProxyAPI, User: url.UserPassword("any", installed.HubToken)}
 	connect.Host, connect.Proxy = "https://"+cluster+":443", http.ProxyURL(proxy)
 	connect.CAData = slices.Concat(connect.CAData, []byte("\n"), installed.HubCA)
+	ca := filepath.Join(t.TempDir(), "ca.crt")
+	if err := os.WriteFile(ca, installed.HubCA, 0o644); err != nil {
+		t.Fatal(err)
+	}
 	ways = append(ways, way,
-		// client-go's HTTP/2 does not work with HTTPS proxies.
-		clientWay{name: byConnect, cfg: connect, env: []string{"DISABLE_HTTP2=true", "CLUSTER_PROXY=" + proxy.String()}},
+		// client-go's HTTP/2 does not work with HTTPS proxies, and Node trusts no CA of a kubeconfig for one.
+		clientWay{name: byConnect, cfg: connect, env: []string{"DISABLE_HTTP2=true", "NODE_EXTRA_CA_CERTS=" + ca, "CLUSTER_PROXY=" + proxy.String()}},
 		clientWay{name: onFleet, cfg: installed.ViewEndpoints(allView, installed.HubToken)[1].Cfg})
 	for i := range ways {
 		ways[i].cluster = cluster

@@ -55,7 +55,7 @@ func helmSteps(name string) []clientStep {
 		does("helm version --short", "v"+name[len(name)-1:]+"."),
 		does("helm create chart", "Creating chart"),
 		does("helm lint chart", "0 chart(s) failed"),
-		does("helm template web chart --validate --dry-run=server -n {ns}", "kind: Deployment"),
+		does("helm template web chart --dry-run=server -n {ns}", "kind: Deployment"),
 		does("helm install web chart -n {ns} --dry-run=server "+labChart, "STATUS: pending-install"),
 		does("helm install web chart -n {ns} "+labChart+wait, "STATUS: deployed"),
 		does("helm list -n {ns}", "web", "deployed", "chart-0.1.0"),
@@ -67,7 +67,7 @@ func helmSteps(name string) []clientStep {
 		does("helm rollback web 1 -n {ns} "+wait, "Rollback was a success"),
 		does("sed -i 's|image: busybox|image: lab.local/web:1|' chart/templates/tests/test-connection.yaml && helm upgrade web chart -n {ns} "+labChart+wait+" && helm test web -n {ns} --logs", "Phase:          Succeeded"),
 		does("helm uninstall web -n {ns} --wait", `release "web" uninstalled`),
-		does("helm list -n {ns} -a -q | wc -l", "0"),
+		does("helm list -n {ns} -q | wc -l", "0"),
 		does("helm list -A", "NAME").onlyBy(onFleet),
 	})
 }

@@ -65,6 +65,10 @@
 // clusters it runs those that only read. E2E_ENDPOINTS=view,fleet runs them straight and
 // through these two only.
 //
+// clientprograms_test.go does with programs what people do in the first minutes, on nodes, straight and
+// through every endpoint, and writes clients.txt: make e2e-clients. E2E_PROGRAMS=k9s,helm takes some of
+// them, and writes nothing. Without E2E_CLIENTS it takes some steps of kubectl and fabric8's requests.
+//
 // faults_test.go breaks the network between a cluster and the hub in many ways
 // and writes down what clients notice, in faults.txt: make e2e-faults.
 //
@@ -87,6 +91,8 @@
 //   - clients_test.go, plugin_test.go, clusterprofile_test.go: Go clients, the kubectl
 //     plugin, ClusterProfiles. passes_test.go: passes.
 //   - kubernetes_test.go, kubernetesspecs_test.go: Kubernetes' own specs.
+//   - clientprograms_test.go, clientprogramskubectl_test.go, clientprogramsmore_test.go: programs that
+//     people use. clienthandshakes_test.go, clientruntime_test.go: those that a Go program plays.
 //   - tutorials_test.go: the commands of docs/tutorials. examples_test.go: those
 //     of the examples.
 //   - bundle_test.go: kubectl clusterproxy bundle.

@@ -34,6 +34,9 @@
 // addresses, and NetworkPolicies as rules of nft. The addon's binary is packed
 // as an image of its own name with tag "lab". It needs root on Linux.
 //
+// So are the programs that people use on clusters (BuildClientPrograms): kubectl, helm, stern, k9s and
+// others from Go modules, a client in JavaScript from npm and one in Python from Debian.
+//
 // A cluster can have a kube-apiserver of the minor release of Kubernetes before (Options.Older), which
 // is built when it is asked for.
 //
