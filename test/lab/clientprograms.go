@@ -43,38 +43,51 @@ var clientModules = []clientModule{
 	{module{name: "argocd", pkg: "github.com/argoproj/argo-cd/gitops-engine/agent"}, "gitops", "github.com/argoproj/argo-cd/gitops-engine", "Argo CD's gitops-engine"},
 }
 
-// Scripts of clients in other languages, in folders of their own below binaries.
+// Clients in other languages, as their registries call them. Scripts that use them are in folders
+// below binaries.
 const (
-	javascriptFolder = "javascript"
-	pythonFolder     = "python"
+	javascriptClient = "@kubernetes/client-node"
+	pythonClient     = "python3-kubernetes"
 )
 
-// BuildClientPrograms builds and installs the programs that people use on clusters, once, and says
-// on out what it does. The JavaScript client comes from the npm registry, and the Python client from
-// Debian's package, which must be installed.
-func BuildClientPrograms(ctx context.Context, out io.Writer) (programs []ClientProgram, err error) {
+// BuildClientPrograms builds and installs programs that people use on clusters, those whose name and
+// version are wanted, once. It says on out what it does. The JavaScript client comes from the npm
+// registry, and the Python client from Debian's package, which must be installed.
+func BuildClientPrograms(ctx context.Context, wanted func(name string) bool, out io.Writer) (programs []ClientProgram, err error) {
 	source, err := sourceDir()
 	if err != nil {
 		return nil, err
 	}
 	binaries := filepath.Join(source, "binaries")
 	for _, m := range clientModules {
-		dir, err := buildModules(ctx, "clients-"+m.name, []module{m.module}, neverReady, "with cold caches all of them take twenty minutes", out)
+		version, err := pinned(filepath.Join(m.source(binaries), "go.mod"), m.of)
 		if err != nil {
 			return nil, err
 		}
-		version, err := pinned(filepath.Join(m.source(binaries), "go.mod"), m.of)
+		if !wanted(m.title + " " + version) {
+			continue
+		}
+		dir, err := buildModules(ctx, "clients-"+m.name, []module{m.module}, neverReady, "with cold caches all of them take twenty minutes", out)
 		if err != nil {
 			return nil, err
 		}
 		programs = append(programs, ClientProgram{m.title, m.command, version, filepath.Join(dir, m.name)})
 	}
-	javascript, err := installJavaScript(ctx, filepath.Join(binaries, javascriptFolder), out)
-	if err != nil {
-		return nil, fmt.Errorf("installing the JavaScript client: %w", err)
+	if wanted(javascriptClient) {
+		client, err := installJavaScript(ctx, filepath.Join(binaries, "javascript"), out)
+		if err != nil {
+			return nil, fmt.Errorf("installing the JavaScript client: %w", err)
+		}
+		programs = append(programs, client)
 	}
-	python, err := findPython(ctx, filepath.Join(binaries, pythonFolder))
-	return append(programs, javascript, python), err
+	if wanted(pythonClient) {
+		client, err := findPython(ctx, filepath.Join(binaries, "python"))
+		if err != nil {
+			return nil, err
+		}
+		programs = append(programs, client)
+	}
+	return programs, nil
 }
 
 // pinned is the version of a module that a go.mod requires.
@@ -93,7 +106,7 @@ func pinned(file, module string) (string, error) {
 // installJavaScript installs the client's packages beside a script that uses it, as the lock file
 // pins them.
 func installJavaScript(ctx context.Context, source string, out io.Writer) (ClientProgram, error) {
-	client := ClientProgram{Name: "@kubernetes/client-node", Command: "client.js"}
+	client := ClientProgram{Name: javascriptClient, Command: "client.js"}
 	dir, err := folderOf("clients-javascript", nil)
 	if err != nil {
 		return client, err
@@ -142,8 +155,8 @@ func installJavaScript(ctx context.Context, source string, out io.Writer) (Clien
 
 // findPython finds Debian's client, of which the distribution pins the version.
 func findPython(ctx context.Context, source string) (ClientProgram, error) {
-	client := ClientProgram{Name: "python3-kubernetes", Command: "client.py", Path: filepath.Join(source, "client.py")}
-	out, err := exec.CommandContext(ctx, "dpkg-query", "-W", "-f", "${Version}", "python3-kubernetes").Output()
+	client := ClientProgram{Name: pythonClient, Command: "client.py", Path: filepath.Join(source, "client.py")}
+	out, err := exec.CommandContext(ctx, "dpkg-query", "-W", "-f", "${Version}", pythonClient).Output()
 	if err != nil {
 		return client, fmt.Errorf("finding the Python client: %w; run: apt-get install --no-install-recommends python3-kubernetes", err)
 	}

@@ -142,7 +142,6 @@ var measured = map[string][]string{
 	"test/bench/api.txt":            {"pkg/httprelay", "pkg/proxyagent", "pkg/proxyapi"},
 	"test/bench/fleet.txt":          {"pkg/fleetview"},
 	"test/conformance/upstream.txt": {"charts", "pkg/addonmanager"},
-	"test/e2e/clients.txt":          {"pkg/fleetview", "pkg/proxyagent", "pkg/proxyapi"},
 	"test/e2e/faults.txt":           {"pkg"},
 	"test/e2e/karmada.txt":          {"pkg/addonmanager/karmada", "pkg/proxyapi"},
 	"test/e2e/kubernetes.txt":       {"pkg/fleetview", "pkg/proxyagent", "pkg/proxyapi"},
