@@ -218,11 +218,11 @@ func forwarded(_ context.Context, _ jsonClient, s *webSocket, _ clientValues) (s
 	return s.channel(0, "hello from")
 }
 
-// fabric8 sends the requests of the Java client (kubernetes-client 7), as its sources have them: a
+// fabric8 sends the requests of the Java client, as its sources have them: a
 // watch is a WebSocket with an Origin and no protocol, exec and port-forward are WebSockets of
 // v4.channel.k8s.io.
 func fabric8() clientProgram {
-	return clientProgram{name: "fabric8's requests", version: "7", steps: []clientStep{
+	return clientProgram{name: "fabric8's requests", steps: []clientStep{
 		request("client.getKubernetesVersion()", http.MethodGet, "/version", "", "", `"gitVersion"`),
 		request("pods().inNamespace().list()", http.MethodGet, "/api/v1/namespaces/{home}/pods", "", "", "web-", `"Running"`),
 		request("pods().withLabel().list()", http.MethodGet, "/api/v1/namespaces/{home}/pods?labelSelector=app%3Dweb", "", "", "web-"),
@@ -240,7 +240,7 @@ func fabric8() clientProgram {
 
 // headlamp sends what Headlamp's page sends by its backend when a cluster is opened.
 func headlamp() clientProgram {
-	p := clientProgram{name: "Headlamp's requests", version: "0.30"}
+	p := clientProgram{name: "Headlamp's requests"}
 	for _, list := range []struct{ page, path, want string }{
 		{"overview: version", "/version", "gitVersion"},
 		{"overview: health", "/healthz", "ok"},

@@ -134,7 +134,7 @@ var kubectlSteps = []kubectlStep{
 	daily("kubectl logs {pod} --tail=1", "{cluster} has been up"),
 	does("kubectl logs deploy/{web} --tail=1", "{cluster} has been up"),
 	does("kubectl logs -l app=web --prefix --tail=1", "[pod/web-", "{cluster} has been up"),
-	daily("timeout 3 kubectl logs -f {pod} --tail=1 || test $? = 124", "{cluster} has been up"),
+	does("timeout 3 kubectl logs -f {pod} --tail=1 || test $? = 124", "{cluster} has been up"),
 	daily("kubectl exec {pod} -- sh -c 'echo $CLUSTER'", "{cluster}"),
 	does("kubectl exec deploy/{web} -- sh -c 'echo $CLUSTER'", "{cluster}"),
 	does("echo typed | kubectl exec -i {pod} -- cat", "typed"),

@@ -60,7 +60,7 @@ func (c *Cluster) prepare() error {
 		return err
 	}
 	for _, err := range []error{
-		ca.Server("apiserver", []net.IP{net.IPv4(10, 96, 0, 1)}, "kubernetes", "kubernetes.default", "kubernetes.default.svc"),
+		ca.Server("apiserver", []net.IP{net.IPv4(10, 96, 0, 1)}, "kubernetes", "kubernetes.default", "kubernetes.default.svc", c.Name),
 		ca.Server("kubelet", nil),
 		ca.Client("admin", "admin", "system:masters"),
 		ca.Client("kubelet-client", "kube-apiserver", "system:masters"),
