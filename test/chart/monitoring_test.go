@@ -18,7 +18,7 @@ import (
 // each alert.
 func TestRunbooks(t *testing.T) {
 	for value, want := range map[string]string{
-		"": "",
+		"":                                       "",
 		"https://git.example.com/docs/runbooks/": "https://git.example.com/docs/runbooks/ClusterProxyAgentAway.md",
 		"https://wiki.example.com/Alerts#":       "https://wiki.example.com/Alerts#clusterproxyagentaway",
 	} {
