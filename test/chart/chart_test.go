@@ -119,6 +119,8 @@ func TestRefusedValues(t *testing.T) {
 		{"recordings at two places", "proxyAPI: {recording: {enabled: true, existingClaim: c, service: {url: 'https://a', secret: b}}}", "one place"},
 		{"recordings that are not on", "proxyAPI: {recording: {service: {url: 'https://a', secret: b}}}", "recording.enabled=true"},
 		{"recordings' Service that is not named", "{networkPolicies: {enabled: true}, proxyAPI: {recording: {enabled: true, service: {url: 'https://a', secret: b}}}}", "networkPolicies.recordings"},
+		{"chart of no release", "registry: ''", "helm upgrade --install cluster-proxy oci://<registry>/charts/cluster-proxy"},
+		{"agents without a replica", "proxyAgent: {replicas: 0}", "replicas"},
 		{"two entrypoints", "proxyServer: {entrypointAddress: a, entrypointLoadBalancer: true}", "not both"},
 		{"namespace of no Placement", "installByPlacement: {placementNamespace: a}", "needs installByPlacement.placementName"},
 	} {
@@ -159,7 +161,7 @@ func TestEveryValueIsRead(t *testing.T) {
 	changes := map[string]string{
 		"registry": "registry: a", "image": "image: a", "tag": "tag: a", "proxyServerImage": "proxyServerImage: a", "proxyAgentImage": "proxyAgentImage: a",
 		"imagePullSecrets": "imagePullSecrets: [a]", "replicas": "replicas: 2", "spokeAddonNamespace": "spokeAddonNamespace: a",
-		"proxyServer": "proxyServer: {imagePullPolicy: Always}", "installByPlacement": "installByPlacement: {placementName: a, placementNamespace: b}",
+		"proxyServer": "proxyServer: {imagePullPolicy: Always}", "proxyAgent": "proxyAgent: {replicas: 2}", "installByPlacement": "installByPlacement: {placementName: a, placementNamespace: b}",
 		"enableKubeApiProxy": "enableKubeApiProxy: false", "enableServiceProxy": "enableServiceProxy: false", "userServer": "userServer: {enabled: false}",
 		"networkPolicies": "networkPolicies: {enabled: true}", "resources": "resources: {proxyAPI: {limits: {memory: 1Gi}}}",
 		"nodeSelector": "nodeSelector: {a: b}", "tolerations": "tolerations: [{operator: Exists}]", "affinity": "affinity: {nodeAffinity: {}}",

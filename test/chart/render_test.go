@@ -20,12 +20,14 @@ const (
 	namespace = "open-cluster-management-addon"
 )
 
+// load loads the chart with the registry of a release, which is the one value without a default.
 func load(t *testing.T) *chart.Chart {
 	t.Helper()
 	c, err := loader.LoadDir("../../charts/cluster-proxy")
 	if err != nil {
 		t.Fatalf("loading the chart: %v", err)
 	}
+	c.Values["registry"] = "registry.example.com/ocm"
 	return c
 }
 

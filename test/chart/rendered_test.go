@@ -22,7 +22,9 @@ var sets = map[string]string{
 	"loadbalancer":          "proxyServer: {entrypointLoadBalancer: true, loadBalancerAnnotations: {example.com/internal: 'true', b: c}}",
 	"images":                "{tag: v1, proxyServerImage: 'registry:5000/a/b', proxyAgentImage: 'a/b@sha256:00'}",
 	"images-tag":            "{tag: v1, proxyServerImage: 'registry:5000/a/b:c'}",
-	"servers":               "{replicas: 2, proxyServer: {replicas: 5}}",
+	"images-upstream":       "{registry: a, proxyServerImage: quay.io/open-cluster-management/cluster-proxy, proxyAgentImage: quay.io/open-cluster-management/cluster-proxy}",
+	"servers":               "{replicas: 2, proxyServer: {replicas: 5}, proxyAgent: {replicas: 1}}",
+	"production":            production,
 	"limits":                "resources: {addonManager: {limits: {memory: 256Mi}}, proxyAPI: {limits: {memory: 4Gi}}, proxyServer: {limits: {memory: 3Gi}}}",
 	"no-limits":             "resources: {addonManager: {limits: null}, proxyAPI: {limits: {memory: null}}, proxyServer: null}",
 	"no-proxy-api":          "enableServiceProxy: false",
@@ -37,6 +39,15 @@ var sets = map[string]string{
 	"recording-token":       "{networkPolicies: {enabled: true, recordings: [{podSelector: {matchLabels: {app: recorder}}}]}, proxyAPI: {recording: {enabled: true, service: {url: 'https://a:8443/b', secret: c}}}}",
 	"recording-certificate": "proxyAPI: {recording: {enabled: true, service: {url: 'https://a/b', secret: c, credential: certificate}}}",
 }
+
+// production are the values for more than a trial, which a release has beside the chart.
+var production = func() string {
+	content, err := os.ReadFile("../../charts/cluster-proxy/values-production.yaml")
+	if err != nil {
+		panic(err)
+	}
+	return string(content)
+}()
 
 // TestRendered holds what the chart makes, object by object, to testdata/rendered: a change of
 // the chart is read there. hack/update-texts.sh writes it.

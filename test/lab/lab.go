@@ -25,8 +25,11 @@ const (
 	pauseImage   = "lab.local/pause:1"
 	corednsImage = "lab.local/coredns:1"
 	webImage     = "lab.local/web:1"
-	addonImage   = "quay.io/open-cluster-management/cluster-proxy"
+	addonImage   = addonRegistry + "/cluster-proxy"
 	addonTag     = "lab"
+
+	// addonRegistry is upstream's, whose values an upgrade keeps.
+	addonRegistry = "quay.io/open-cluster-management"
 )
 
 // Options say what lab to start.
@@ -283,9 +286,9 @@ func (l *Lab) cluster(name string) *Cluster {
 // "key=value".
 func (l *Lab) ChartValues() []string {
 	if l.nodes == nil {
-		return []string{"proxyServer.entrypointAddress=127.0.0.1", fmt.Sprint("proxyServer.port=", l.AgentPort)}
+		return []string{"registry=" + addonRegistry, "proxyServer.entrypointAddress=127.0.0.1", fmt.Sprint("proxyServer.port=", l.AgentPort)}
 	}
-	return []string{"tag=" + addonTag, "proxyServer.entrypointLoadBalancer=true"}
+	return []string{"registry=" + addonRegistry, "tag=" + addonTag, "proxyServer.entrypointLoadBalancer=true"}
 }
 
 // Kubectl is the real kubectl with the environment it should run in; it is the

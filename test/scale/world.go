@@ -161,7 +161,7 @@ func (w *world) startChildren(ctx context.Context) (port int, err error) {
 func (w *world) install(ctx context.Context, port int) error {
 	w.say("installing the chart")
 	if err := w.lab.InstallChart(ctx, "cluster-proxy", namespace, "charts/cluster-proxy",
-		"proxyServer.entrypointAddress="+entrypoint, fmt.Sprint("proxyServer.port=", port), "secretPropagationSeconds=10"); err != nil {
+		"registry=none.example.com", "proxyServer.entrypointAddress="+entrypoint, fmt.Sprint("proxyServer.port=", port), "secretPropagationSeconds=10"); err != nil {
 		return err
 	}
 	w.servers = 2

@@ -1,23 +1,31 @@
 {{/* Helm has one list of templates for a chart and all charts that are beside it, hence the prefix of every name here.
      Values are read as (.Values.x).y, because `helm upgrade --reuse-values` from upstream's chart leaves out those that are new here. */}}
 
-{{- define "cluster-proxy.tag" -}}
-{{ .Values.tag | default (print "v" .Chart.Version) }}
-{{- end }}
-
 {{/* "true" if cluster profiles are published: by the value, or by its name in upstream's releases before v0.11.0. */}}
 {{- define "cluster-proxy.clusterProfile" -}}
 {{- if or (.Values.featureGates).clusterProfile (.Values.featureGates).clusterProfileAccessProvider }}true{{ end }}
+{{- end }}
+
+{{/* The image of a release has a digest, which is the chart's and no value: --reuse-values would keep that of the release before. */}}
+{{- define "cluster-proxy.tag" -}}
+{{- if .Values.tag -}}
+{{ .Values.tag }}
+{{- else -}}
+v{{ .Chart.Version }}{{ with index .Chart.Annotations "proxy.open-cluster-management.io/image-digest" }}@{{ . }}{{ end }}
+{{- end -}}
 {{- end }}
 
 {{- define "cluster-proxy.image" -}}
 {{ .Values.registry }}/{{ .Values.image }}:{{ include "cluster-proxy.tag" . }}
 {{- end }}
 
-{{/* An image of its own: the chart's tag is added unless it has a tag or digest. Call with (list . image). */}}
+{{/* An image of its own: the chart's tag is added unless it has a tag or digest. Empty, or what upstream's chart has by default,
+     means that of the other processes. Call with (list . image). */}}
 {{- define "cluster-proxy.tagged" -}}
 {{- $image := index . 1 -}}
-{{- if or (contains "@" $image) (contains ":" (last (splitList "/" $image))) -}}
+{{- if or (not $image) (eq $image "quay.io/open-cluster-management/cluster-proxy") -}}
+{{ include "cluster-proxy.image" (index . 0) }}
+{{- else if or (contains "@" $image) (contains ":" (last (splitList "/" $image))) -}}
 {{ $image }}
 {{- else -}}
 {{ $image }}:{{ include "cluster-proxy.tag" (index . 0) }}

@@ -36,6 +36,7 @@ const (
 
 // values are those with which the chart is installed.
 var values = []string{
+	"registry=quay.io/open-cluster-management",
 	// The suite's Makefile sets these, and the image's name.
 	"tag=lab",
 	"proxyServer.entrypointAddress=proxy-entrypoint." + namespace + ".svc", "proxyServer.port=8091",
