@@ -125,17 +125,28 @@ e2e-kubernetes: ## Run Kubernetes' own specs of the API and of kubectl, straight
 FOREIGN_PACKAGES := ./pkg/carrier ./pkg/frames ./pkg/pki
 
 .PHONY: image
-image: ## Pack bin/cluster-proxy.tar, the container image for amd64, arm64, ppc64le and s390x, with a list of contents beside it (ARCH=amd64 for one, which is quicker)
-	go run ./hack/image $(if $(ARCH),-arch=$(ARCH))
+image: ## Pack bin/cluster-proxy.tar, the container image for amd64, arm64, ppc64le and s390x (ARCH=amd64 for one, which is quicker)
+	go run ./hack/release image $(if $(ARCH),-arch=$(ARCH))
 
 .PHONY: image-start
 image-start: ## Pack it, and start its binary for each architecture, others than this machine's by qemu-user-static; then test what reads and writes bytes on those
-	go run ./hack/image -start
+	go run ./hack/release image -start
 	for arch in ppc64le s390x; do CGO_ENABLED=0 GOARCH=$$arch go test -exec=qemu-$$arch-static $(FOREIGN_PACKAGES) || exit; done
 
-.PHONY: krew
-krew: ## Pack the kubectl plugin for all platforms into bin/krew, with the manifest for krew (VERSION=v1.2.3 for another version than the chart's)
-	go run ./hack/krew $(if $(VERSION),-version=$(VERSION))
+# The folder of a release. ARCH=amd64 and PLATFORMS=linux/amd64 make less of one, which is quicker.
+DIST ?= dist
+
+.PHONY: release
+release: ## Write dist/, the release VERSION for REGISTRY: image, chart, kubectl plugin, SBOMs, provenance, checksums, signatures by the key in the file KEY
+	go run ./hack/release build -dist=$(DIST) -version=$(VERSION) -registry=$(REGISTRY) $(if $(KEY),-key=$(KEY)) $(if $(ARCH),-arch=$(ARCH)) $(if $(PLATFORMS),-platforms=$(PLATFORMS)) $(if $(FILES_URL),-url=$(FILES_URL))
+
+.PHONY: publish
+publish: ## Push what release wrote to REGISTRY
+	go run ./hack/release publish -dist=$(DIST) -registry=$(REGISTRY)
+
+.PHONY: mirror
+mirror: ## Make what release wrote one file for a site without the internet; started there with a registry, it pushes to it (PLATFORM=linux/amd64 of the machine there)
+	go run ./hack/release mirror -dist=$(DIST) $(if $(KEY),-key=$(KEY)) $(if $(PLATFORM),-platform=$(PLATFORM))
 
 .PHONY: conformance
 conformance: ## Run konnectivity's own tests against our binaries
@@ -204,5 +215,5 @@ demo-down: ## Stop what demo left running
 	go run ./test/lab/cmd/lab down
 
 .PHONY: clean
-clean: ## Remove what build made (the lab's programs stay in the user's cache folder)
-	rm -rf bin
+clean: ## Remove what build and release made (the lab's programs stay in the user's cache folder)
+	rm -rf bin dist

@@ -25,6 +25,13 @@ for script in generated crds modules gofmt; do
   fi
 done
 
+if go tool actionlint -shellcheck= -pyflakes=; then
+  echo "ok: workflows"
+else
+  echo "FAIL: mend .github/workflows, as actionlint says above" >&2
+  failed=1
+fi
+
 # govulncheck asks a database on the internet. Without one the check is named as missing: it says nothing about the code.
 if report="$(go tool govulncheck ./... 2>&1)"; then
   echo "ok: vuln"

@@ -3,6 +3,7 @@
 package lab
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -10,6 +11,13 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/static"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"open-cluster-management.io/cluster-proxy/hack/oci"
 )
@@ -35,13 +43,13 @@ func (l *Lab) writeImages(binary string) (images, error) {
 		return nil, err
 	}
 	program := oci.File{Path: "/labnode", Content: labnode}
-	for name, image := range map[string]oci.Image{
+	for name, image := range map[string]image{
 		"pause":   plain(pauseImage, []string{"/labnode", "pause"}, program),
 		"coredns": plain(corednsImage, []string{"/coredns"}, oci.File{Path: "/coredns", Content: coredns}),
 		"web":     plain(webImage, []string{"/labnode", "web"}, append(web, program)...),
 	} {
 		files[name] = filepath.Join(l.imageDir(), name+".tar")
-		if err := writeImage(files[name], image); err != nil {
+		if err := image.write(files[name]); err != nil {
 			return nil, err
 		}
 	}
@@ -49,21 +57,32 @@ func (l *Lab) writeImages(binary string) (images, error) {
 	return files, PackAddon(binary, addonTag, files["addon"])
 }
 
-func plain(name string, entrypoint []string, files ...oci.File) oci.Image {
-	return oci.Image{Name: name, Entrypoint: entrypoint, Env: []string{"PATH=/bin"}, Uncompressed: true,
-		Variants: []oci.Variant{{Arch: runtime.GOARCH, Files: files}}}
+// image is an image of the lab, whose layer is not compressed.
+type image struct {
+	name   string
+	config v1.Config
+	files  []oci.File
 }
 
-func writeImage(file string, image oci.Image) error {
-	out, err := os.Create(file)
+func plain(name string, entrypoint []string, files ...oci.File) image {
+	return image{name, v1.Config{Entrypoint: entrypoint, Env: []string{"PATH=/bin"}}, files}
+}
+
+// write writes the image as an archive for LoadImage.
+func (i image) write(file string) error {
+	var layer bytes.Buffer
+	if err := oci.Tar(&layer, i.files, time.Unix(0, 0)); err != nil {
+		return fmt.Errorf("packing image %s: %w", i.name, err)
+	}
+	packed, err := oci.Image(runtime.GOARCH, time.Unix(0, 0), i.config, static.NewLayer(layer.Bytes(), types.OCIUncompressedLayer))
+	if err != nil {
+		return fmt.Errorf("packing image %s: %w", i.name, err)
+	}
+	tag, err := name.NewTag(i.name)
 	if err != nil {
 		return err
 	}
-	defer out.Close()
-	if err := image.Write(out); err != nil {
-		return err
-	}
-	return out.Close()
+	return tarball.WriteToFile(file, tag, packed)
 }
 
 // PackAddon packs a static binary of the addon as the image that the lab's chart
@@ -73,10 +92,7 @@ func PackAddon(binary, tag, file string) error {
 	if err != nil {
 		return err
 	}
-	image := oci.Addon(addonImage + ":" + tag)
-	image.Uncompressed = true
-	image.Variants = []oci.Variant{oci.AddonVariant(runtime.GOARCH, content)}
-	return writeImage(file, image)
+	return image{addonImage + ":" + tag, oci.Addon(), []oci.File{{Path: "/cluster-proxy", Content: content}}}.write(file)
 }
 
 // shell is busybox and a link for each of its tools.

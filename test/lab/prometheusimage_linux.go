@@ -13,5 +13,5 @@ func (p Prometheus) Image(file string) (string, error) {
 		return "", err
 	}
 	const name = "lab.local/prometheus:lab"
-	return name, writeImage(file, plain(name, []string{"/prometheus"}, oci.File{Path: "/prometheus", Content: content}))
+	return name, plain(name, []string{"/prometheus"}, oci.File{Path: "/prometheus", Content: content}).write(file)
 }

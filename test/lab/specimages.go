@@ -6,7 +6,8 @@ import (
 	"context"
 	"os"
 	"path/filepath"
-	"runtime"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"open-cluster-management.io/cluster-proxy/hack/oci"
 )
@@ -30,26 +31,22 @@ func (s Specs) Images(ctx context.Context, dir string) (files []string, err erro
 	if err != nil {
 		return nil, err
 	}
-	for _, image := range []oci.Image{
-		{Name: "agnhost:" + agnhostVersion, Entrypoint: []string{"/agnhost"}, Cmd: []string{"pause"}, Variants: variants(agnhost)},
-		{Name: "agnhost:2.55", Entrypoint: []string{"/agnhost"}, Cmd: []string{"pause"}, Variants: variants(agnhost)},
-		{Name: "busybox:1.37.0-2", Cmd: []string{"sh"}, Variants: variants(tools)},
-		{Name: "nautilus:1.8", Entrypoint: []string{"/agnhost"}, Cmd: []string{"test-webserver"}, Variants: variants(append(agnhost[:len(agnhost):len(agnhost)], pages...))},
-		{Name: "nginx:1.27.0-2", Cmd: []string{"httpd", "-f", "-p", "80", "-h", "/tmp"}, Variants: variants(tools)},
-		{Name: "pause:3.10.2", Entrypoint: []string{"/agnhost"}, Cmd: []string{"pause"}, Variants: variants(agnhost)},
+	for _, i := range []image{
+		{"agnhost:" + agnhostVersion, v1.Config{Entrypoint: []string{"/agnhost"}, Cmd: []string{"pause"}}, agnhost},
+		{"agnhost:2.55", v1.Config{Entrypoint: []string{"/agnhost"}, Cmd: []string{"pause"}}, agnhost},
+		{"busybox:1.37.0-2", v1.Config{Cmd: []string{"sh"}}, tools},
+		{"nautilus:1.8", v1.Config{Entrypoint: []string{"/agnhost"}, Cmd: []string{"test-webserver"}}, append(agnhost[:len(agnhost):len(agnhost)], pages...)},
+		{"nginx:1.27.0-2", v1.Config{Cmd: []string{"httpd", "-f", "-p", "80", "-h", "/tmp"}}, tools},
+		{"pause:3.10.2", v1.Config{Entrypoint: []string{"/agnhost"}, Cmd: []string{"pause"}}, agnhost},
 	} {
-		image.Name, image.Env, image.Uncompressed = specsRegistry+"/"+image.Name, []string{"PATH=/bin"}, true
-		file := filepath.Join(dir, filepath.Base(image.Name)+".tar")
-		if err := writeImage(file, image); err != nil {
+		i.name, i.config.Env = specsRegistry+"/"+i.name, []string{"PATH=/bin"}
+		file := filepath.Join(dir, filepath.Base(i.name)+".tar")
+		if err := i.write(file); err != nil {
 			return nil, err
 		}
 		files = append(files, file)
 	}
 	return files, nil
-}
-
-func variants(files []oci.File) []oci.Variant {
-	return []oci.Variant{{Arch: runtime.GOARCH, Files: files}}
 }
 
 // nautilus is what the image of that name serves.

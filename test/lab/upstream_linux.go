@@ -19,6 +19,6 @@ func (u Upstream) Pack(file string) error {
 		files = append(files, oci.File{Path: "/" + name, Content: content})
 	}
 	image := plain(addonImage+":"+UpstreamVersion, nil, files...)
-	image.User = "65532:65532"
-	return writeImage(file, image)
+	image.config.User = "65532:65532"
+	return image.write(file)
 }

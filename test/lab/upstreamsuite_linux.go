@@ -24,13 +24,13 @@ func (s UpstreamSuite) Images(l *Lab, dir string) (files []string, err error) {
 		return nil, err
 	}
 	with := func(more oci.File) []oci.File { return append(tools[:len(tools):len(tools)], more) }
-	for name, image := range map[string]oci.Image{
+	for name, image := range map[string]image{
 		"suite":   plain("quay.io/open-cluster-management/cluster-proxy-e2e:latest", []string{"/e2e"}, oci.File{Path: "/e2e", Content: suite}),
 		"busybox": plain("quay.io/prometheus/busybox:latest", nil, with(oci.File{Path: "/var/www/.keep", Mode: 0o644})...),
 		"openssl": plain("docker.io/alpine/openssl:latest", nil, with(oci.File{Path: "/bin/openssl", Content: labnode})...),
 	} {
 		file := filepath.Join(dir, name+".tar")
-		if err := writeImage(file, image); err != nil {
+		if err := image.write(file); err != nil {
 			return nil, err
 		}
 		files = append(files, file)

@@ -149,7 +149,7 @@ func readVersions(ctx context.Context, hub kubernetes.Interface, doing func(what
 	return found, addons.Items, nil
 }
 
-// release is the plugin's version. make krew sets it.
+// release is the plugin's version. hack/release sets it.
 var release string
 
 func pluginVersion() part {
