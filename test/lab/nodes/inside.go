@@ -83,48 +83,58 @@ func (l *Lab) Output(ctx context.Context, name string, argv ...string) ([]byte, 
 // Dial opens a connection from inside a machine's network, or from the network
 // between them if name is empty. address has an IP, not a name.
 func (l *Lab) Dial(ctx context.Context, name, address string) (net.Conn, error) {
-	pid, err := l.pid(name)
-	if err != nil {
-		return nil, err
-	}
-	type result struct {
-		conn net.Conn
-		err  error
-	}
-	done := make(chan result, 1)
-	go func() {
-		runtime.LockOSThread()
-		conn, err := dialFrom(ctx, pid, address)
-		done <- result{conn, err}
-	}()
-	r := <-done
-	return r.conn, r.err
+	return inside(l, name, func() (net.Conn, error) { return new(net.Dialer).DialContext(ctx, "tcp4", address) })
 }
 
-// dialFrom runs on a locked thread, which it takes to the other network and
+// Listen opens a listener of this process inside a machine's network. address has an IP, not a name.
+func (l *Lab) Listen(name, address string) (net.Listener, error) {
+	return inside(l, name, func() (net.Listener, error) { return net.Listen("tcp4", address) })
+}
+
+// inside opens a socket in the network of a machine.
+func inside[T any](l *Lab, name string, open func() (T, error)) (T, error) {
+	type result struct {
+		socket T
+		err    error
+	}
+	done := make(chan result, 1)
+	pid, err := l.pid(name)
+	if err != nil {
+		return result{}.socket, err
+	}
+	go func() {
+		runtime.LockOSThread()
+		socket, err := openFrom(pid, open)
+		done <- result{socket, err}
+	}()
+	r := <-done
+	return r.socket, r.err
+}
+
+// openFrom runs on a locked thread, which it takes to the other network and
 // back and then unlocks. The way back matters: Go parks the main thread, instead
 // of ending it, if a goroutine ends with it locked, and the whole process would
 // then be shown in the other network by /proc/self.
-func dialFrom(ctx context.Context, pid int, address string) (net.Conn, error) {
+func openFrom[T any](pid int, open func() (T, error)) (socket T, err error) {
 	home, err := os.Open("/proc/thread-self/ns/net")
 	if err != nil {
-		return nil, err
+		return socket, err
 	}
 	defer home.Close()
 	away, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", pid))
 	if err != nil {
-		return nil, err
+		return socket, err
 	}
 	defer away.Close()
 	if err := unix.Setns(int(away.Fd()), unix.CLONE_NEWNET); err != nil {
-		return nil, fmt.Errorf("entering the network of process %d: %w", pid, err)
+		return socket, fmt.Errorf("entering the network of process %d: %w", pid, err)
 	}
-	conn, err := new(net.Dialer).DialContext(ctx, "tcp4", address)
+	socket, err = open()
 	// A thread that cannot come back stays locked, so that nobody uses it.
 	if unix.Setns(int(home.Fd()), unix.CLONE_NEWNET) == nil {
 		runtime.UnlockOSThread()
 	}
-	return conn, err
+	return socket, err
 }
 
 // Link plugs a machine's cable in or out.
