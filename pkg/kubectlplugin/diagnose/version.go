@@ -59,7 +59,7 @@ func VersionCommand(p *cli.Factory) *cobra.Command {
 		Short: "Show the versions of the plugin, of the addon's parts on the hub and of its agents",
 		Long: `Show the versions of the plugin, of the addon's parts on the hub and of its agents, and whether they differ.
 
-A version is the tag of an image, or its digest. Those of the hub's parts are in its Deployments. That of a cluster's agent is in the
+A version is the tag of an image, or its digest if it has no tag. Those of the hub's parts are in its Deployments. That of a cluster's agent is in the
 configuration that the cluster has applied last, by what the hub knows; whether its pods have followed already, the cluster alone knows.
 It says "not known", with the reason, where you may not read something. No cluster is asked.`,
 		Example: "  kubectl clusterproxy version\n  kubectl clusterproxy version --client\n  kubectl clusterproxy version -o json",
@@ -242,16 +242,11 @@ func agentVersions(configurations []unstructured.Unstructured, addons []addonv1a
 	return found
 }
 
-// tagOf is the version that the name of an image says: its digest or its tag.
+// tagOf is the version that the name of an image says: its tag or, without one, its digest.
 func tagOf(image string) string {
-	if _, digest, ok := strings.Cut(image, "@"); ok {
-		return digest
-	}
-	name := image[strings.LastIndex(image, "/")+1:]
-	if _, tag, ok := strings.Cut(name, ":"); ok {
-		return tag
-	}
-	return "latest"
+	name, digest, _ := strings.Cut(image, "@")
+	_, tag, _ := strings.Cut(name[strings.LastIndex(name, "/")+1:], ":")
+	return cmp.Or(tag, digest, "latest")
 }
 
 // skewOf says how parts differ.
