@@ -3,9 +3,7 @@ package agentaddon
 import (
 	"context"
 	"sync"
-	"time"
 
-	rbacv1 "k8s.io/api/rbac/v1"
 	"open-cluster-management.io/addon-framework/pkg/utils"
 	addonv1alpha1 "open-cluster-management.io/api/addon/v1alpha1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -44,8 +42,7 @@ type Addon struct {
 	// Metrics may be nil.
 	Metrics *Metrics
 
-	exposed  exposed
-	hubRoles hubRoles
+	exposed exposed
 	// rendering has the values of each addon that is being rendered, by its pointer.
 	rendering sync.Map
 }
@@ -60,39 +57,3 @@ type exposed struct {
 // clusterAnnotation is on the agent's ClusterRole: the UID of the ManagedCluster
 // whose agent it is.
 const clusterAnnotation = "proxy.open-cluster-management.io/managed-cluster-uid"
-
-// hubRoleFor is how long an answer about a ClusterRole of the hub is believed.
-const hubRoleFor = time.Minute
-
-// hubRoles remembers for which cluster an agent's ClusterRole on the hub was rendered. All
-// clusters ask about the same one, each time their manifests are made.
-type hubRoles struct {
-	mu    sync.Mutex
-	known map[string]hubRole
-}
-
-type hubRole struct {
-	uid   string // of the ManagedCluster; empty if there is no such role
-	asked time.Time
-}
-
-// find returns the UID of the ManagedCluster that a ClusterRole was rendered for, as it was after
-// since: an older answer is from before the manifests of the cluster that asks were applied.
-func (h *hubRoles) find(ctx context.Context, hub client.Reader, name string, since time.Time) (uid string, err error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	now := time.Now()
-	if role, ok := h.known[name]; ok && role.asked.After(since) && now.Sub(role.asked) < hubRoleFor {
-		return role.uid, nil
-	}
-	var role rbacv1.ClusterRole
-	err = hub.Get(ctx, client.ObjectKey{Name: name}, &role)
-	if client.IgnoreNotFound(err) != nil { // a refusal says nothing either: a kube-apiserver that has just started refuses everybody
-		return "", err
-	}
-	if h.known == nil {
-		h.known = map[string]hubRole{}
-	}
-	h.known[name] = hubRole{role.Annotations[clusterAnnotation], now}
-	return h.known[name].uid, nil
-}

@@ -3,13 +3,13 @@ package agentaddon
 import (
 	"context"
 	"testing"
-	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	clusterv1 "open-cluster-management.io/api/cluster/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -24,19 +24,20 @@ func TestRefusalIsNotThatThisIsNoHub(t *testing.T) {
 	}
 	refuses := true
 	hub := fake.NewClientBuilder().WithScheme(scheme).
-		WithObjects(&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "role", Annotations: map[string]string{clusterAnnotation: "uid"}}}).
+		WithObjects(&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: impersonatorPrefix + "ns", Annotations: map[string]string{clusterAnnotation: "uid"}}}).
 		WithInterceptorFuncs(interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
 			if refuses {
 				return apierrors.NewForbidden(schema.GroupResource{Resource: "clusterroles"}, key.Name, nil)
 			}
 			return c.Get(ctx, key, object, options...)
 		}}).Build()
-	var roles hubRoles
-	if uid, err := roles.find(t.Context(), hub, "role", time.Time{}); err == nil {
-		t.Errorf("a hub that refuses to answer has said %q", uid)
+	addon, cluster := Addon{Hub: hub}, &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{UID: "uid"}}
+	if err := addon.recognizeHub(t.Context(), &values{}, cluster, "ns"); err == nil {
+		t.Error("a hub that refuses to answer has said whether it is this cluster")
 	}
 	refuses = false
-	if uid, err := roles.find(t.Context(), hub, "role", time.Time{}); uid != "uid" || err != nil {
-		t.Errorf("got %q, %v right afterwards; want uid", uid, err)
+	var v values
+	if err := addon.recognizeHub(t.Context(), &v, cluster, "ns"); !v.OnHub || err != nil {
+		t.Errorf("right afterwards: on hub %t, %v; want true", v.OnHub, err)
 	}
 }

@@ -12,12 +12,13 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"open-cluster-management.io/addon-framework/pkg/addonfactory"
 	"open-cluster-management.io/addon-framework/pkg/utils"
 	addonv1alpha1 "open-cluster-management.io/api/addon/v1alpha1"
 	clusterv1 "open-cluster-management.io/api/cluster/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"open-cluster-management.io/cluster-proxy/pkg/addonmanager/proxyconfig"
 	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
@@ -83,7 +84,7 @@ func (a *Addon) makeValues(ctx context.Context, cluster *clusterv1.ManagedCluste
 	if err := placeOnHub(v, cluster); err != nil {
 		return nil, err
 	}
-	if err := a.recognizeHub(ctx, v, cluster, addon, namespace); err != nil {
+	if err := a.recognizeHub(ctx, v, cluster, namespace); err != nil {
 		return nil, err
 	}
 	if deployment != nil {
@@ -304,6 +305,9 @@ func placeOnHub(v *values, cluster *clusterv1.ManagedCluster) error {
 	return nil
 }
 
+// hubTimeout bounds that question to the hub.
+const hubTimeout = 10 * time.Second
+
 // impersonatorPrefix and the agent's namespace make the name of that ClusterRole.
 const impersonatorPrefix = "open-cluster-management:cluster-proxy:impersonator:"
 
@@ -314,19 +318,19 @@ const impersonatorPrefix = "open-cluster-management:cluster-proxy:impersonator:"
 // ManagedCluster from one of the same name on another hub, of which this hub may be a
 // managed cluster.
 //
-// The agent therefore first starts as on any cluster. When OCM reports that its
-// manifests are applied, they are rendered again.
-func (a *Addon) recognizeHub(ctx context.Context, v *values, cluster *clusterv1.ManagedCluster, addon *addonv1alpha1.ManagedClusterAddOn, namespace string) error {
+// The agent therefore first starts as on any cluster. When OCM reports in the
+// ManifestWork that its manifests are applied, they are rendered again. Nothing else
+// makes them anew, so no earlier answer is believed: the hub is asked each time.
+func (a *Addon) recognizeHub(ctx context.Context, v *values, cluster *clusterv1.ManagedCluster, namespace string) error {
 	v.ManagedClusterUID = string(cluster.UID)
-	var since time.Time
-	if applied := meta.FindStatusCondition(addon.Status.Conditions, addonv1alpha1.ManagedClusterAddOnManifestApplied); applied != nil {
-		since = applied.LastTransitionTime.Add(time.Second) // which it is rounded to
-	}
-	uid, err := a.hubRoles.find(ctx, a.Hub, impersonatorPrefix+namespace, since)
-	if err != nil {
+	ctx, cancel := context.WithTimeout(ctx, hubTimeout)
+	defer cancel()
+	var role rbacv1.ClusterRole
+	// A refusal is not "there is none": a kube-apiserver that has just started refuses everybody.
+	if err := a.Hub.Get(ctx, client.ObjectKey{Name: impersonatorPrefix + namespace}, &role); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("finding out whether cluster %q is the hub: %w", cluster.Name, err)
 	}
-	if cluster.UID == "" || uid != string(cluster.UID) {
+	if cluster.UID == "" || role.Annotations[clusterAnnotation] != string(cluster.UID) {
 		return nil
 	}
 	v.OnHub = true
