@@ -61,7 +61,7 @@ func (s source) program(command, system, arch, set string) ([]byte, error) {
 	file := filepath.Join(dir, "program")
 	cmd := exec.Command("go", "build", "-trimpath", "-ldflags", strings.TrimSpace("-s -w -buildid= "+set), "-o", file, command)
 	cmd.Dir = s.dir
-	// What sets of instructions a program needs is Go's default, and not this machine's.
+	// A program needs the instructions that Go asks for by default, and not those of this machine.
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+system, "GOARCH="+arch, "GOFLAGS=-buildvcs=false", "GOWORK=off",
 		"GOAMD64=v1", "GOARM64=v8.0", "GOPPC64=power8")
 	if output, err := cmd.CombinedOutput(); err != nil {

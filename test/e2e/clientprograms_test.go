@@ -25,8 +25,8 @@ import (
 )
 
 // TestClientPrograms does with real programs what a person does with them in the first five
-// minutes: straight at a cluster, and through every endpoint. What appears straight must appear
-// through each of them, or the step says why it differs. Without E2E_CLIENTS it takes some steps
+// minutes: straight at a cluster, and through every endpoint. The output must be the same through
+// each of them, or the step says why it differs. Without E2E_CLIENTS it takes some steps
 // of kubectl and the requests of fabric8; with it, all programs, and writes how they did to that
 // file. It disturbs the cluster's node, which takes no pods for a moment.
 func TestClientPrograms(t *testing.T) {
