@@ -65,7 +65,7 @@ func repositories(dist string) (found []string, err error) {
 	return slices.Compact(found), err
 }
 
-// publish pushes a release, with the credentials that docker login, podman login or helm registry login have stored.
+// publish pushes a release, with the credentials that docker login or podman login have stored.
 // A tag that is there already must be the same.
 func publish(ctx context.Context, dist, registry string, out io.Writer) error {
 	if registry == "" {

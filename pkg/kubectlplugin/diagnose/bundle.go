@@ -24,8 +24,8 @@ func BundleCommand(p *cli.Factory) *cobra.Command {
 		Short: "Collect what is needed to find a fault into one file, without credentials",
 		Long: `Write into one file what somebody needs who looks for a fault: what the hub says of clusters, addon, pods, events, certificates
 and rights to ask, the logs of the addon's pods, and the findings of "check". Of the clusters that are named, their side too, if
-they can be reached, or if --cluster-kubeconfig says how to reach one that cannot. Secrets are not read, and what looks like a credential is removed from everything else. The bundle has
-what you may read; errors.txt names the rest, with the reason.`,
+they can be reached, or if --cluster-kubeconfig says how to reach one that cannot. Secrets are not read, and what looks like a
+credential is removed from everything else. The bundle has what you may read; errors.txt names the rest, with the reason.`,
 		Example:           "  kubectl clusterproxy bundle\n  kubectl clusterproxy bundle cluster1 --file=for-support.tar.gz\n  kubectl clusterproxy bundle cluster1 --cluster-kubeconfig=cluster1.kubeconfig",
 		ValidArgsFunction: p.CompleteClusters,
 		Args: func(_ *cobra.Command, args []string) error {

@@ -31,9 +31,9 @@ func CheckCommand(p *cli.Factory) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check [CLUSTER...]",
 		Short: "Find out why a cluster cannot be reached: the hub's parts, the cluster, its tunnel",
-		Long: `Find out why a cluster cannot be reached. First the hub: its API, the APIService, the configuration, certificates, replicas and versions, as far as
-you may read them. Then all clusters at the same time, or those that are named: of one that does not answer, whether the cluster reports to the hub and
-has the addon, or whether it is the tunnel alone.`,
+		Long: `Find out why a cluster cannot be reached. First the hub: its API, the APIService, the configuration, certificates, replicas and
+versions, as far as you may read them. Then all clusters at the same time, or those that are named: of one that does not answer,
+whether the cluster reports to the hub and has the addon, or whether it is the tunnel alone.`,
 		Example:           "  kubectl clusterproxy check\n  kubectl clusterproxy check cluster1 --wait=5m\n  kubectl clusterproxy check --pre",
 		ValidArgsFunction: p.CompleteClusters,
 		RunE: func(cmd *cobra.Command, args []string) error {

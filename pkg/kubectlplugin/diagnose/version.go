@@ -59,9 +59,9 @@ func VersionCommand(p *cli.Factory) *cobra.Command {
 		Short: "Show the versions of the plugin, of the addon's parts on the hub and of its agents",
 		Long: `Show the versions of the plugin, of the addon's parts on the hub and of its agents, and whether they differ.
 
-A version is the tag of an image, or its digest if it has no tag. Those of the hub's parts are in its Deployments. That of a cluster's agent is in the
-configuration that the cluster has applied last, by what the hub knows; whether its pods have followed already, the cluster alone knows.
-It says "not known", with the reason, where you may not read something. No cluster is asked.`,
+A version is the tag of an image, or its digest if it has no tag. Those of the hub's parts are in its Deployments. That of a
+cluster's agent is in the configuration that the cluster has applied last, by what the hub knows; whether its pods have followed
+already, the cluster alone knows. It says "not known", with the reason, where you may not read something. No cluster is asked.`,
 		Example: "  kubectl clusterproxy version\n  kubectl clusterproxy version --client\n  kubectl clusterproxy version -o json",
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return showVersions(cmd.Context(), p, output, client) },
