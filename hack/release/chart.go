@@ -43,7 +43,7 @@ func (b *builder) chart(digest v1.Hash) (chart, error) {
 		case "Chart.yaml":
 			content, err := setLines(f.Content, map[string]string{"version": b.version, "appVersion": b.version})
 			if err != nil {
-				return chart{}, fmt.Errorf("Chart.yaml: %w", err)
+				return chart{}, fmt.Errorf("setting the version in Chart.yaml: %w", err)
 			}
 			// annotations are the last of Chart.yaml.
 			metadata = fmt.Appendf(content, "  %s: %s\n  artifacthub.io/prerelease: %q\n  artifacthub.io/images: |\n    - name: cluster-proxy\n      image: %s/cluster-proxy:v%s@%s\n",
@@ -60,11 +60,11 @@ func (b *builder) chart(digest v1.Hash) (chart, error) {
 	}
 	config, err := yaml.YAMLToJSONStrict(metadata)
 	if err != nil {
-		return chart{}, fmt.Errorf("Chart.yaml: %w", err)
+		return chart{}, fmt.Errorf("reading Chart.yaml: %w", err)
 	}
 	var said struct{ Description, Home string }
 	if err := json.Unmarshal(config, &said); err != nil {
-		return chart{}, fmt.Errorf("Chart.yaml: %w", err)
+		return chart{}, fmt.Errorf("reading Chart.yaml: %w", err)
 	}
 	packed, err := zipped(files, b.source.created)
 	if err != nil {
