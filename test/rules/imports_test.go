@@ -84,6 +84,7 @@ var never = map[string][]string{
 	"pkg/fleetview/fleet":     notInViews,
 	"pkg/fleetview/list":      notInViews,
 	"pkg/fleetview/request":   notInViews,
+	"pkg/fleetindex":          append([]string{"net/http", "k8s.io/client-go"}, notInViews...),
 }
 
 // notInViews is what a view of many clusters knows nothing of: it works over any
@@ -115,6 +116,9 @@ var standardOnly = map[string][]string{
 	"pkg/fleetview/version": nil,
 	"pkg/identity":          nil,
 	"pkg/fleetview/merge":   {"k8s.io/apimachinery", "google.golang.org/protobuf", "sigs.k8s.io/yaml"},
+	"pkg/fleetindex":        {"k8s.io/apimachinery", "github.com/jackc/pgx/v5", "modernc.org/sqlite"},
+	"pkg/fleetindex/feed":   nil,
+	"pkg/fleetindex/query":  nil,
 	"pkg/fleetview/catalog": {"k8s.io/apimachinery", "k8s.io/api/apidiscovery", "k8s.io/kube-openapi"},
 }
 

@@ -1,0 +1,42 @@
+package fleetindex
+
+import (
+	"context"
+	"fmt"
+
+	"open-cluster-management.io/cluster-proxy/pkg/fleetindex/feed"
+)
+
+// Digests returns the digest of each namespace of a resource that has rows.
+func (w *Writer) Digests(ctx context.Context, r feed.Resource) (map[string]feed.Digest, error) {
+	digests := map[string]feed.Digest{}
+	err := w.items(ctx, r, ``, nil, func(key feed.Key, item feed.Item) {
+		digests[key.Namespace] = digests[key.Namespace].Add(item)
+	})
+	return digests, err
+}
+
+// Items returns the items of a namespace's rows, and whose they are.
+func (w *Writer) Items(ctx context.Context, r feed.Resource, namespace string) (map[feed.Key]feed.Item, error) {
+	items := map[feed.Key]feed.Item{}
+	err := w.items(ctx, r, ` AND namespace = ?`, []any{namespace}, func(key feed.Key, item feed.Item) { items[key] = item })
+	return items, err
+}
+
+func (w *Writer) items(ctx context.Context, r feed.Resource, condition string, args []any, visit func(feed.Key, feed.Item)) error {
+	f, ok := w.Feeds()[r]
+	if !ok {
+		return nil
+	}
+	var key feed.Key
+	var uid, version string
+	err := w.store.each(ctx, `SELECT namespace, name, uid, version FROM object WHERE feed = ?`+condition, append([]any{f.id}, args...),
+		[]any{&key.Namespace, &key.Name, &uid, &version}, func() error {
+			visit(key, feed.ItemOf(uid, version))
+			return nil
+		})
+	if err != nil {
+		return fmt.Errorf("reading which %s of cluster %q there are: %w", r, w.name, err)
+	}
+	return nil
+}

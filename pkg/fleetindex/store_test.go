@@ -1,0 +1,115 @@
+package fleetindex
+
+import (
+	"context"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"open-cluster-management.io/cluster-proxy/pkg/fleetindex/feed"
+)
+
+var now2023 = time.Unix(1700000000, 0)
+
+// TestSchemas opens stores of other releases.
+func TestSchemas(t *testing.T) {
+	eachEngine(t, func(t *testing.T, at location) {
+		s := at.open(t, Options{})
+		put(t, claim(t, s, "a", podDefinition), podDefinition, pod("shop", "web-0", "1"))
+		_, token, err := s.Search(t.Context(), SearchOptions{Query: parse(t, ""), Rights: everything, Limit: 1})
+		if err != nil || token != "" {
+			t.Fatal(token, err)
+		}
+		// A later release adds to the schema: the rows of this one stay.
+		later := *s.dialect
+		later.schema = append(later.schema[:len(later.schema):len(later.schema)], []string{`CREATE TABLE later (id BIGINT PRIMARY KEY)`, `INSERT INTO later SELECT id FROM object`})
+		own := s.dialect
+		for range 2 {
+			s.dialect = &later
+			if _, err := s.migrate(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.dialect = own
+		var n int
+		if err := s.reads.QueryRowContext(t.Context(), `SELECT count(*) FROM later`).Scan(&n); err != nil || n != 1 {
+			t.Errorf("the later schema has %d rows, %v", n, err)
+		}
+		_, err = Open(t.Context(), Options{Location: string(at)})
+		if err == nil || !strings.Contains(err.Error(), "schema 2, and this release knows 1") {
+			t.Errorf("a later schema: got %v", err)
+		}
+	})
+}
+
+func TestOpenFails(t *testing.T) {
+	for name, at := range map[string]string{
+		"no folder":     t.TempDir() + "/no/index.db",
+		"no URL":        "postgres://user:secret@[::1",
+		"no PostgreSQL": "postgres://user:secret@127.0.0.1:1/x?connect_timeout=1",
+	} {
+		_, err := Open(t.Context(), Options{Location: at})
+		if err == nil || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+	file := t.TempDir() + "/index.db"
+	if err := os.WriteFile(file, []byte(strings.Repeat("this is no database ", 1000)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(t.Context(), Options{Location: file}); err == nil {
+		t.Error("a file that is no database was opened")
+	}
+}
+
+// TestFull fills the store: what is in it can still be read, and is written again when there is space.
+func TestFull(t *testing.T) {
+	s := location(t.TempDir()+"/index.db").open(t, Options{})
+	w := claim(t, s, "a", podDefinition)
+	put(t, w, podDefinition, pod("shop", "web-0", "1"))
+	limit := func(pages string) {
+		if _, err := s.writes.ExecContext(t.Context(), "PRAGMA max_page_count = "+pages); err != nil {
+			t.Fatal(err)
+		}
+	}
+	limit("1") // the file cannot become smaller, nor larger
+	var err error
+	for i := 0; i < 100 && err == nil; i++ {
+		row := pod("shop", "web-"+strings.Repeat("x", i+1), "1")
+		_, err = w.Apply(t.Context(), Changes{Resource: podDefinition.Resource, Put: []feed.Row{row}})
+	}
+	if err == nil || !strings.Contains(err.Error(), "full") {
+		t.Fatalf("got %v", err)
+	}
+	total := w.Feeds()[podDefinition.Resource].Total
+	if rows, _ := list(t, s, ListOptions{Resource: podDefinition.Resource, Rights: everything}); int64(len(rows)) != total || total == 0 {
+		t.Errorf("got %d rows, and the feed says %d", len(rows), total)
+	}
+	limit("1000000")
+	put(t, w, podDefinition, pod("shop", "later", "1"))
+}
+
+// TestPostgresGoes cuts the connections in the middle of a transaction.
+func TestPostgresGoes(t *testing.T) {
+	s := newPostgres(t).open(t, Options{})
+	w := claim(t, s, "a", podDefinition)
+	put(t, w, podDefinition, pod("shop", "web-0", "1"))
+	err := s.write(t.Context(), func(tx *transaction) error {
+		if err := w.fence(t.Context(), tx); err != nil {
+			return err
+		}
+		if _, err := s.reads.ExecContext(t.Context(), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND datname = current_database() AND state = 'idle in transaction'`); err != nil {
+			return err
+		}
+		_, err := tx.exec(context.Background(), `DELETE FROM object`)
+		return err
+	})
+	if err == nil {
+		t.Error("the transaction was committed")
+	}
+	put(t, w, podDefinition, pod("shop", "web-1", "1"))
+	if rows, _ := list(t, s, ListOptions{Resource: podDefinition.Resource, Rights: everything}); len(rows) != 2 {
+		t.Errorf("got %v", rows)
+	}
+}
