@@ -40,6 +40,7 @@ var envtestSums = map[string]string{
 const (
 	maxArchive      = 1 << 30
 	downloadTimeout = 5 * time.Minute
+	answerTimeout   = 10 * time.Second // until there is a connection, and until an answer begins
 )
 
 // DownloadControlPlane gets envtest's etcd, kube-apiserver and kubectl if they would have to be
@@ -54,7 +55,7 @@ func DownloadControlPlane(ctx context.Context, out io.Writer) error {
 	folder, err := downloadEnvtest(ctx, out)
 	if err != nil {
 		fmt.Fprintf(out, "lab: %v; building from source\n", err)
-		return nil
+		return ctx.Err()
 	}
 	return os.Setenv(EnvtestVariable, folder)
 }
@@ -114,7 +115,7 @@ func fetch(ctx context.Context, url, sum, name string) error {
 		return err
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.DialContext = (&net.Dialer{Timeout: 5 * time.Second}).DialContext
+	transport.DialContext, transport.ResponseHeaderTimeout = (&net.Dialer{Timeout: answerTimeout}).DialContext, answerTimeout
 	defer transport.CloseIdleConnections()
 	response, err := (&http.Client{Transport: transport}).Do(request)
 	if err != nil {
