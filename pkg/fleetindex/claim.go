@@ -165,11 +165,8 @@ func (w *Writer) Define(ctx context.Context, d feed.Definition) error {
 		return nil
 	}
 	err := w.store.write(ctx, func(tx *transaction) error {
-		change, err := tx.nextChange(ctx)
+		change, err := w.nextChange(ctx, tx)
 		if err != nil {
-			return err
-		}
-		if err := w.fence(ctx, tx); err != nil {
 			return err
 		}
 		if ok && sameDefinition(f.Definition, d) {
@@ -248,6 +245,15 @@ func (tx *transaction) findOrInsert(ctx context.Context, table, condition, colum
 	return id, err
 }
 
+// nextChange returns the number of a change to the directory that this writer makes, if it is still the
+// cluster's.
+func (w *Writer) nextChange(ctx context.Context, tx *transaction) (change int64, err error) {
+	if change, err = tx.nextChange(ctx); err != nil {
+		return 0, err
+	}
+	return change, w.fence(ctx, tx)
+}
+
 // Drop deletes the rows of a resource that is not indexed any more.
 func (w *Writer) Drop(ctx context.Context, r feed.Resource) error {
 	w.mu.Lock()
@@ -257,11 +263,8 @@ func (w *Writer) Drop(ctx context.Context, r feed.Resource) error {
 		return nil
 	}
 	err := w.store.write(ctx, func(tx *transaction) error {
-		change, err := tx.nextChange(ctx)
+		change, err := w.nextChange(ctx, tx)
 		if err != nil {
-			return err
-		}
-		if err := w.fence(ctx, tx); err != nil {
 			return err
 		}
 		if err := tx.deleteFeeds(ctx, `id = ?`, f.id); err != nil {
