@@ -37,7 +37,6 @@ func (c jsonClient) send(ctx context.Context, method, path, body string, header 
 	if err != nil {
 		return nil, err
 	}
-	req.Header.Set("Accept", "application/json")
 	for name, values := range header {
 		req.Header[name] = values
 	}
@@ -46,7 +45,7 @@ func (c jsonClient) send(ctx context.Context, method, path, body string, header 
 
 // ask returns the body of an answer, which must be a success.
 func (c jsonClient) ask(ctx context.Context, method, path, body, content string) (string, error) {
-	resp, err := c.send(ctx, method, path, body, http.Header{"Content-Type": {content}})
+	resp, err := c.send(ctx, method, path, body, http.Header{"Accept": {jsonType}, "Content-Type": {content}})
 	if err != nil {
 		return "", err
 	}
@@ -64,7 +63,8 @@ type webSocket struct {
 	read *bufio.Reader
 }
 
-// open opens a WebSocket as browsers and Java's clients do, with an Origin.
+// open opens a WebSocket as browsers and Java's clients do: with an Origin, and without an Accept,
+// by which a kubelet would refuse it.
 func (c jsonClient) open(ctx context.Context, path string, protocols ...string) (*webSocket, error) {
 	header := http.Header{
 		"Connection": {"Upgrade"}, "Upgrade": {"websocket"}, "Sec-Websocket-Version": {"13"}, "Sec-Websocket-Key": {"dGhlIHNhbXBsZSBub25jZQ=="},

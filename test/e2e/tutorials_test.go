@@ -22,7 +22,7 @@ import (
 
 // runAs marks a block of a document that a test runs: as whom, and what its output has, at once
 // or after a while.
-var runAs = regexp.MustCompile(`^<!-- run as (\w+)(?:,|, until it) says (.+) -->$`)
+var runAs = regexp.MustCompile(`^<!-- run as (\w+),(?: until it)? says (.+) -->$`)
 
 // pageBlock is one of them.
 type pageBlock struct {
