@@ -14,7 +14,7 @@
 // carrier, which goes to that server's pool. One goroutine looks for the servers that the agent
 // lacks. A server has one state, which changes by the table in serverstate.go. A half-open server,
 // whose session has become a carrier while no dial leads to it for the next one, can neither say
-// that it drains nor ask for carriers: the agent leaves it for another one (drain.go).
+// that it drains nor ask for carriers: the agent leaves it for another one (settleLocked).
 //
 // # Every proxy server
 //
@@ -28,6 +28,13 @@
 // server takes its time to find a further one (search.go). If a server lost the session
 // unnoticed, it refuses carriers with NoAgent and the agent reconnects. While DNS does not
 // answer, the address of last time is dialed.
+//
+// # A lost server
+//
+// The last control session with a server ends (removeSession), the agent forgets the server (removeLocked), and
+// its connections go on, since carriers are connections of their own. The loop that looks for
+// servers (run) dials another session (connect), which is one with a server that it lacks, or in the
+// place of one that has ended (addSession). What a server does of this is in its join and leave.
 //
 // An agent leaves a server that drains, when it has another one, and none that serves. A
 // connection through a server that the agent has not found is cut at the end of that one's drain.

@@ -43,7 +43,7 @@ const (
 	keepAliveTimeout  = 3 * time.Minute
 	// handshakeTimeout is for a TLS handshake.
 	handshakeTimeout = 10 * time.Second
-	// readHeaderBytes are read of a request's URL and headers, see maxHeaderBytes.
+	// readHeaderBytes are read of a request's URL and headers, see scope.MaxHeaderBytes.
 	readHeaderBytes = httprelay.MaxHeaderBytes
 	// maxStreams is how many requests share one HTTP/2 connection of a client, the
 	// hub's kube-apiserver among them. More have another one.

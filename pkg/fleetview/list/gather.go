@@ -4,8 +4,11 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"mime"
+	"net/http"
 	"slices"
+	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -13,6 +16,71 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fleet"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/merge"
 )
+
+// awaitEvery is the pause before members that an informer's list waits for are asked again.
+const awaitEvery = time.Second
+
+// begin asks the members of a wave. The list of an informer waits for those that do not answer,
+// unless they may be asked for a later page.
+func (l *listing) begin(ctx context.Context, wave []fleet.Member, wait waitLimits) []*memberList {
+	for {
+		answers := l.askAll(ctx, wave, wait)
+		away := l.away(answers)
+		if wait.hold > 0 || len(away) == 0 || ctx.Err() != nil {
+			return answers
+		}
+		// Answers that others have begun would break off meanwhile.
+		closeAll(answers)
+		for len(away) > 0 && waits(ctx, awaitEvery) {
+			again := l.askAll(ctx, away, waitLimits{timeout: l.View.Timeout})
+			away = l.away(again)
+			closeAll(again)
+		}
+	}
+}
+
+// askAll asks members for their lists.
+func (l *listing) askAll(ctx context.Context, members []fleet.Member, wait waitLimits) []*memberList {
+	requests := make([]fleet.Question, len(members))
+	for i, m := range members {
+		requests[i] = l.requestTo(m)
+	}
+	return gather(ctx, members, wait, func(ctx context.Context, i int) *memberList {
+		return l.open(requests[i].Ask(ctx, members[i]), len(members))
+	})
+}
+
+func closeAll(lists []*memberList) {
+	for _, p := range lists {
+		p.close()
+	}
+}
+
+// waits reports whether the request goes on after a time.
+func waits(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+	return ctx.Err() == nil
+}
+
+// requestTo is what one member is asked, which may be the first of next that was begun.
+func (l *listing) requestTo(m fleet.Member) fleet.Question {
+	query := maps.Clone(l.Query)
+	query.Del("continue")
+	query.Del("limit")
+	if l.limit > 0 {
+		query.Set("limit", strconv.Itoa(l.limit-l.page.items))
+	}
+	if m == l.begun { // with a limit it is asked alone
+		query.Set("continue", l.memberToken)
+	}
+	if l.exact != nil {
+		query.Set("resourceVersion", l.exact[m.UID()])
+	}
+	return fleet.Question{Method: http.MethodGet, Path: l.Path.String(), Query: query, Accept: l.form.Accept, Timeout: l.View.Timeout}
+}
 
 // memberList is one member's list, of which the first item was read.
 type memberList struct {

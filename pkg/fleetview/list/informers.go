@@ -1,10 +1,6 @@
 package list
 
 import (
-	"context"
-	"maps"
-	"net/http"
-	"strconv"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -12,9 +8,6 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fleet"
 )
-
-// awaitEvery is the pause before members that an informer's list waits for are asked again.
-const awaitEvery = time.Second
 
 // isInformers reports whether a list is one that an informer makes, which takes what is not in it
 // for gone. Reflectors of client-go list from 0, and later from the newest version that they have
@@ -34,36 +27,6 @@ func (l *listing) awaits(f *fault.Fault) bool {
 	return time.Since(since) < l.View.InformerTimeout && !f.Believed(since)
 }
 
-// begin asks the members of a wave. The list of an informer waits for those that do not answer,
-// unless they may be asked for a later page.
-func (l *listing) begin(ctx context.Context, wave []fleet.Member, wait waitLimits) []*memberList {
-	for {
-		answers := l.askAll(ctx, wave, wait)
-		away := l.away(answers)
-		if wait.hold > 0 || len(away) == 0 || ctx.Err() != nil {
-			return answers
-		}
-		// Answers that others have begun would break off meanwhile.
-		closeAll(answers)
-		for len(away) > 0 && waits(ctx, awaitEvery) {
-			again := l.askAll(ctx, away, waitLimits{timeout: l.View.Timeout})
-			away = l.away(again)
-			closeAll(again)
-		}
-	}
-}
-
-// askAll asks members for their lists.
-func (l *listing) askAll(ctx context.Context, members []fleet.Member, wait waitLimits) []*memberList {
-	requests := make([]fleet.Question, len(members))
-	for i, m := range members {
-		requests[i] = l.requestTo(m)
-	}
-	return gather(ctx, members, wait, func(ctx context.Context, i int) *memberList {
-		return l.open(requests[i].Ask(ctx, members[i]), len(members))
-	})
-}
-
 // away returns the members that the list waits for.
 func (l *listing) away(answers []*memberList) (members []fleet.Member) {
 	for _, p := range answers {
@@ -72,36 +35,4 @@ func (l *listing) away(answers []*memberList) (members []fleet.Member) {
 		}
 	}
 	return members
-}
-
-func closeAll(lists []*memberList) {
-	for _, p := range lists {
-		p.close()
-	}
-}
-
-// waits reports whether the request goes on after a time.
-func waits(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
-	}
-	return ctx.Err() == nil
-}
-
-// requestTo is what one member is asked, which may be the first of next that was begun.
-func (l *listing) requestTo(m fleet.Member) fleet.Question {
-	query := maps.Clone(l.Query)
-	query.Del("continue")
-	query.Del("limit")
-	if l.limit > 0 {
-		query.Set("limit", strconv.Itoa(l.limit-l.page.items))
-	}
-	if m == l.begun { // with a limit it is asked alone
-		query.Set("continue", l.memberToken)
-	}
-	if l.exact != nil {
-		query.Set("resourceVersion", l.exact[m.UID()])
-	}
-	return fleet.Question{Method: http.MethodGet, Path: l.Path.String(), Query: query, Accept: l.form.Accept, Timeout: l.View.Timeout}
 }
