@@ -27,8 +27,9 @@ const (
 	// readIdle is less than the 90 s after which a kube-apiserver closes an idle
 	// connection.
 	readIdle = time.Minute
-	// apiDialTimeout bounds a dial with its TLS handshake, as client-go does.
-	apiDialTimeout = 30 * time.Second
+	// apiDialTimeout bounds a dial. client-go waits 30 s, but a read may have waited for a silent
+	// connection before, and clients that wait for half a minute shall read why.
+	apiDialTimeout = 20 * time.Second
 	// pingAfter and pingTimeout detect a kube-apiserver that died silently.
 	pingAfter   = 15 * time.Second
 	pingTimeout = 10 * time.Second
