@@ -37,6 +37,33 @@ func TestPerformanceShowsTheBenchmark(t *testing.T) {
 	}
 }
 
+// bars matches a bar chart of one row of a table: its title, its columns and its figures.
+var bars = regexp.MustCompile(`(?s)title "([^"]+)"\s+x-axis \["([^\]]+)"\]\s+y-axis [^\n]+\s+bar \[([^\]]+)\]`)
+
+// TestChartsShowTheBenchmark holds the bars of the page's charts to what make bench wrote last.
+func TestChartsShowTheBenchmark(t *testing.T) {
+	const page = "docs/explanation/performance.md"
+	charts := bars.FindAllStringSubmatch(read(t, page), -1)
+	for _, chart := range charts {
+		columns, figures := strings.Split(chart[2], `", "`), strings.Split(chart[3], ", ")
+		if len(columns) != len(figures) {
+			t.Errorf("%s, %s: %d bars for %d columns", page, chart[1], len(figures), len(columns))
+			continue
+		}
+		for i, column := range columns {
+			got, err := cell(filepath.Join(root(t), "test/bench/results.txt"), chart[1], column)
+			if err != nil {
+				t.Errorf("%s: %v", page, err)
+			} else if got = strings.ReplaceAll(got, ",", ""); got != figures[i] {
+				t.Errorf("%s: the bar of %q, %q, is %s; test/bench/results.txt has %s", page, chart[1], column, figures[i], got)
+			}
+		}
+	}
+	if len(charts) < 3 {
+		t.Errorf("%s has %d charts, want 3 at least", page, len(charts))
+	}
+}
+
 // figure matches the note that a text has, in a comment, behind figures that it
 // takes from a table: "figures: FILE; ROW; COLUMN; FIGURE". FILE is below
 // test/bench, FIGURE is how the text writes it.
