@@ -105,6 +105,10 @@ e2e-karmada: ## Run the commands of Karmada's documentation in a lab; writes tes
 e2e-clients: ## Run what people do with a dozen programs, straight and through every endpoint (as e2e, with npm and python3-kubernetes); writes test/e2e/clients.txt
 	E2E_NODES=1 E2E_CLIENTS=$(CURDIR)/test/e2e/clients.txt go test -v -count=1 -timeout=90m -run TestClientPrograms $(TESTFLAGS) ./test/e2e
 
+.PHONY: pictures
+pictures: ## Make the screenshots and recordings of the documents in a lab (needs Chromium); writes docs/pictures
+	E2E_PICTURES=$(CURDIR)/docs/pictures go test -v -count=1 -timeout=40m -run TestPictures $(TESTFLAGS) ./test/e2e
+
 .PHONY: e2e-kubectl
 e2e-kubectl: ## Run each command of kubectl that takes a name with NAME@CLUSTER of every kind, in a lab, and print the table
 	E2E_KUBECTL=1 go test -v -count=1 -timeout=40m -run 'TestFleetKubectlNamesTheCluster$$' $(TESTFLAGS) ./test/e2e

@@ -313,6 +313,15 @@ func (p *Page) Press(key string) {
 	p.Call("Input.dispatchKeyEvent", map[string]any{"type": "keyUp", "key": key, "code": key}, nil)
 }
 
+// Screenshot is a picture of a window of so many pixels, as PNG.
+func (p *Page) Screenshot(width, height int) string {
+	p.t.Helper()
+	p.Call("Emulation.setDeviceMetricsOverride", map[string]any{"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false}, nil)
+	var answer struct{ Data []byte }
+	p.Call("Page.captureScreenshot", map[string]any{"format": "png"}, &answer)
+	return string(answer.Data)
+}
+
 // Requests are those so far whose URL has a text.
 func (p *Page) Requests(text string) (found []Request) {
 	p.mu.Lock()

@@ -1,5 +1,5 @@
-// Package terminal runs programs in a pseudo-terminal, types into it, and says what is on its
-// screen. It needs Linux.
+// Package terminal runs programs in a pseudo-terminal, types into it, says what is on its screen,
+// and records it. It needs Linux.
 package terminal
 
 import (
@@ -28,8 +28,10 @@ type Terminal struct {
 	control *os.File
 	read    chan struct{}
 
-	mu     sync.Mutex
-	screen *screen
+	mu      sync.Mutex
+	screen  *screen
+	began   time.Time
+	written Recording
 }
 
 // Start starts a program in a terminal of its own. Close ends both.
@@ -46,7 +48,7 @@ func Start(cmd *exec.Cmd) (*Terminal, error) {
 		control.Close()
 		return nil, err
 	}
-	t := &Terminal{cmd: cmd, control: control, read: make(chan struct{}), screen: newScreen()}
+	t := &Terminal{cmd: cmd, control: control, read: make(chan struct{}), screen: newScreen(), began: time.Now()}
 	go t.follow()
 	return t, nil
 }
@@ -59,6 +61,7 @@ func (t *Terminal) follow() {
 		n, err := t.control.Read(buf)
 		t.mu.Lock()
 		t.screen.write(buf[:n])
+		t.written = append(t.written, output{time.Since(t.began), string(buf[:n])})
 		t.mu.Unlock()
 		if err != nil {
 			return

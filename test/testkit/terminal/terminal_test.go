@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -61,5 +62,31 @@ func TestTerminal(t *testing.T) {
 	}
 	if screen, err := terminal.Await(t.Context(), time.Minute, "read typed"); err != nil {
 		t.Errorf("%v: %s", err, screen)
+	}
+}
+
+// A recording has no long pauses, and its pictures show each screen from its time until the next.
+func TestRecording(t *testing.T) {
+	r := Recording{{0, "$ "}, {time.Second, "ls\r\n"}, {time.Minute, "a<b\r\n"}, {time.Minute + time.Millisecond, "$ "}}
+	if got, want := r.Asciicast("list"), `{"height":40,"title":"list","version":2,"width":160}
+[0,"o","$ "]
+[1,"o","ls\r\n"]
+[2.5,"o","a\u003cb\r\n"]
+[2.501,"o","$ "]
+`; got != want {
+		t.Errorf("got\n%s, want\n%s", got, want)
+	}
+	want := []frame{{0, "$\n"}, {time.Second, "$ ls\n"}, {2500 * time.Millisecond, "$ ls\na<b\n$\n"}}
+	if got := r.frames(); !slices.Equal(got, want) {
+		t.Errorf("got frames %v, want %v", got, want)
+	}
+	svg := r.SVG("a & b")
+	for _, want := range []string{"<title>a &amp; b</title>", ">a&lt;b</text>", `dur="7.50s" repeatCount="indefinite" values="hidden;visible;hidden" keyTimes="0;0.1333;0.3333"`} {
+		if !strings.Contains(svg, want) {
+			t.Errorf("the picture lacks %s:\n%s", want, svg)
+		}
+	}
+	if strings.Count(svg, "<g visibility") != len(want) {
+		t.Errorf("not %d frames:\n%s", len(want), svg)
 	}
 }

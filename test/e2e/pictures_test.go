@@ -1,0 +1,136 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
+	"open-cluster-management.io/cluster-proxy/test/testkit/browser"
+	"open-cluster-management.io/cluster-proxy/test/testkit/terminal"
+)
+
+// TestPictures makes the screenshots and recordings of the documents in the folder E2E_PICTURES.
+// It needs Chromium, and takes the power from a cluster.
+func TestPictures(t *testing.T) {
+	folder := os.Getenv("E2E_PICTURES")
+	if folder == "" {
+		t.Skip("pictures are made by: make pictures")
+	}
+	browser.Needs(t)
+	away, near := installed.Clusters[0], installed.Clusters[1]
+	save := func(name, content string) {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	shell := newRecordedShell(t)
+	record := func(shell recordedShell, name, title string, commands ...string) {
+		recording := shell.record(t, commands)
+		save(name+".cast", recording.Asciicast(title))
+		save(name+".svg", recording.SVG(title))
+	}
+
+	record(shell, "pass", "Access to one cluster for four hours",
+		"kubectl clusterproxy pass create ann --clusters "+near+" --for 4h --cluster-role view -o ann.kubeconfig",
+		"kubectl --kubeconfig ann.kubeconfig --context "+near+" get pods",
+		"kubectl --kubeconfig ann.kubeconfig --context "+near+" delete pod --all",
+		"kubectl clusterproxy pass list",
+		"kubectl clusterproxy pass revoke ann")
+
+	// The demo starts a lab of its own.
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	record(recordedShell{root, shell.env}, "demo", "The demo", "make demo ONCE=1")
+
+	page := openPage(t)
+	save("page.png", page.Screenshot(1280, 720))
+	installed.StopAgents(t, away)
+	suite.Eventually(t, away+" away on the page", func() error {
+		if got := page.Eval(`document.querySelectorAll('tr[data-state="away"]').length`); got != "1" {
+			return fmt.Errorf("%s clusters are away", got)
+		}
+		return nil
+	})
+	save("page-away.png", page.Screenshot(1280, 720))
+	record(shell, "check", "A cluster that does not answer",
+		"kubectl clusterproxy status",
+		"kubectl --context fleet get pods",
+		"kubectl clusterproxy check "+away)
+}
+
+// openPage opens the hub's page as a user who may reach every cluster.
+func openPage(t *testing.T) *browser.Page {
+	t.Helper()
+	ca := filepath.Join(t.TempDir(), "ca.crt")
+	if err := os.WriteFile(ca, installed.HubCA, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	page := browser.Open(t, ca)
+	page.Go("https://" + installed.ProxyAPI + "/ui/")
+	page.WaitFor(`document.activeElement?.id === 'token'`)
+	page.Type(installed.HubToken)
+	page.Press("Enter")
+	page.WaitFor(`document.querySelectorAll('tr[data-state="available"]').length >= 2`)
+	return page
+}
+
+// recordedShell is where commands are recorded: a folder, and an environment with kubectl and the plugin.
+type recordedShell struct {
+	dir string
+	env []string
+}
+
+// newRecordedShell is one of an administrator of the hub, with the contexts that the plugin makes.
+func newRecordedShell(t *testing.T) recordedShell {
+	t.Helper()
+	s := recordedShell{t.TempDir(), append(os.Environ(), pagePrograms(t)...)}
+	content, err := os.ReadFile(installed.HubKubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kubeconfig := filepath.Join(s.dir, "kubeconfig")
+	if err := os.WriteFile(kubeconfig, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.env = append(s.env, "KUBECONFIG="+kubeconfig, "PS1=$ ")
+	if out, err := s.bash(t.Context(), "-c", "kubectl clusterproxy kubeconfig --merge").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return s
+}
+
+func (s recordedShell) bash(ctx context.Context, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, "bash", append([]string{"--norc", "--noprofile"}, args...)...)
+	cmd.Dir, cmd.Env = s.dir, s.env
+	return cmd
+}
+
+// record types commands, each after the one before has ended.
+func (s recordedShell) record(t *testing.T, commands []string) terminal.Recording {
+	t.Helper()
+	shell, err := terminal.Start(s.bash(t.Context()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer shell.Close()
+	await := func(text string) {
+		if screen, err := shell.Await(t.Context(), 5*suite.Timeout, text); err != nil {
+			t.Fatalf("%v:\n%s", err, screen)
+		}
+	}
+	await("$")
+	for _, command := range commands {
+		if err := shell.Type(command + "\r"); err != nil {
+			t.Fatal(err)
+		}
+		await(command)
+		await("\n$\n")
+	}
+	return shell.Recording()
+}
