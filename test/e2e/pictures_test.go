@@ -37,7 +37,7 @@ func TestPictures(t *testing.T) {
 	record(shell, "pass", "Access to one cluster for four hours",
 		"kubectl clusterproxy pass create ann --clusters "+near+" --for 4h --cluster-role view -o ann.kubeconfig",
 		"kubectl --kubeconfig ann.kubeconfig --context "+near+" get pods",
-		"kubectl --kubeconfig ann.kubeconfig --context "+near+" delete pod --all",
+		"kubectl --kubeconfig ann.kubeconfig --context "+near+" delete deployment web",
 		"kubectl clusterproxy pass list",
 		"kubectl clusterproxy pass revoke ann")
 

@@ -17,11 +17,15 @@ type output struct {
 	text string
 }
 
-// longestPause is how long nothing happens in a recording at most, and lastPause how long its last
-// frame is shown before it begins again.
 const (
+	// longestPause is how long nothing happens in a recording.
 	longestPause = 1500 * time.Millisecond
-	lastPause    = 5 * time.Second
+	// shortestFrame is how long each screen of a picture is shown, for people to read it, and
+	// lastFrame the last one before the picture begins anew.
+	shortestFrame = 800 * time.Millisecond
+	lastFrame     = 5 * time.Second
+	// together is the time in which what is written belongs to one screen.
+	together = 100 * time.Millisecond
 )
 
 // Recording is what was written so far.
@@ -61,18 +65,23 @@ type frame struct {
 	screen string
 }
 
-// frames are the screens of a recording, at most ten in a second.
+// frames are the screens of a recording, each shown for long enough.
 func (r Recording) frames() (frames []frame) {
 	screen := newScreen()
+	var drawn, later time.Duration
 	for _, o := range r.shortened() {
 		screen.write([]byte(o.text))
 		text := screen.String()
 		switch last := len(frames) - 1; {
 		case last >= 0 && frames[last].screen == text:
-		case last >= 0 && o.at-frames[last].at < 100*time.Millisecond:
+		case last >= 0 && o.at-drawn < together:
 			frames[last].screen = text
 		default:
-			frames = append(frames, frame{o.at, text})
+			if last >= 0 {
+				later = max(later, frames[last].at+shortestFrame-o.at)
+			}
+			drawn = o.at
+			frames = append(frames, frame{o.at + later, text})
 		}
 	}
 	return frames
@@ -94,11 +103,11 @@ func (r Recording) SVG(title string) string {
 			cols = max(cols, len([]rune(text)))
 		}
 	}
-	whole := (frames[len(frames)-1].at + lastPause).Seconds()
+	whole := (frames[len(frames)-1].at + lastFrame).Seconds()
 	width, height := cols*letter+2*border, rows*line+2*border
 	var svg strings.Builder
 	fmt.Fprintf(&svg, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" role="img">`+"\n<title>%s</title>\n", width, height, width, height, html.EscapeString(title))
-	fmt.Fprintf(&svg, `<rect width="100%%" height="100%%" rx="6" fill="#0d1117"/>`+"\n"+`<g font-family="ui-monospace, DejaVu Sans Mono, Menlo, Consolas, monospace" font-size="13" fill="#e6edf3" xml:space="preserve">`+"\n")
+	fmt.Fprintf(&svg, `<rect width="100%%" height="100%%" rx="6" fill="#0d1117"/>`+"\n"+`<g font-family="ui-monospace, DejaVu Sans Mono, Menlo, Consolas, monospace" font-size="13" fill="#e6edf3">`+"\n")
 	for i, f := range frames {
 		begin, end := f.at.Seconds()/whole, 1.0
 		shown := "hidden"
@@ -110,7 +119,7 @@ func (r Recording) SVG(title string) string {
 		fmt.Fprintf(&svg, `<g visibility="%s"><animate attributeName="visibility" calcMode="discrete" dur="%.2fs" repeatCount="indefinite" values="hidden;visible;hidden" keyTimes="0;%.4f;%.4f"/>`+"\n", shown, whole, begin, end)
 		for y, text := range strings.Split(strings.TrimSuffix(f.screen, "\n"), "\n") {
 			if text != "" {
-				fmt.Fprintf(&svg, `<text x="%d" y="%d" textLength="%d">%s</text>`+"\n", border, border+line*y+line*3/4, len([]rune(text))*letter, html.EscapeString(text))
+				fmt.Fprintf(&svg, `<text x="%d" y="%d" textLength="%d">%s</text>`+"\n", border, border+line*y+line*3/4, len([]rune(text))*letter, strings.ReplaceAll(html.EscapeString(text), " ", "\u00a0"))
 			}
 		}
 		svg.WriteString("</g>\n")

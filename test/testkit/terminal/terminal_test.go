@@ -80,6 +80,10 @@ func TestRecording(t *testing.T) {
 	if got := r.frames(); !slices.Equal(got, want) {
 		t.Errorf("got frames %v, want %v", got, want)
 	}
+	quick := Recording{{0, "a"}, {200 * time.Millisecond, "b"}, {250 * time.Millisecond, "c"}}
+	if got, want := quick.frames(), []frame{{0, "a\n"}, {shortestFrame, "abc\n"}}; !slices.Equal(got, want) {
+		t.Errorf("a quick program has frames %v, want %v", got, want)
+	}
 	svg := r.SVG("a & b")
 	for _, want := range []string{"<title>a &amp; b</title>", ">a&lt;b</text>", `dur="7.50s" repeatCount="indefinite" values="hidden;visible;hidden" keyTimes="0;0.1333;0.3333"`} {
 		if !strings.Contains(svg, want) {
