@@ -1,6 +1,7 @@
 package fault
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 func TestRead(t *testing.T) {
@@ -84,6 +86,33 @@ func TestWarn(t *testing.T) {
 }
 
 // TestRetryAfter wants the header for errors of a moment only: clients obey it ten times.
+// Of a request in which no cluster has a part, the error says who did not answer and who refused.
+func TestAllFailed(t *testing.T) {
+	away := &Fault{Cluster: "away", Reason: "no agent", Away: true}
+	refusal := &Fault{Cluster: "guarded", Code: http.StatusForbidden, Reason: "pods is forbidden"}
+	for _, test := range []struct {
+		failures []*Fault
+		code     int
+		want     []string
+	}{
+		{[]*Fault{away}, http.StatusServiceUnavailable, []string{`cluster "away" did not answer (no agent)`}},
+		{[]*Fault{refusal, away}, http.StatusServiceUnavailable, []string{`cluster "away" did not answer (no agent)`, "cluster guarded refused (pods is forbidden)"}},
+		{[]*Fault{refusal}, http.StatusForbidden, []string{"pods is forbidden"}},
+	} {
+		w := httptest.NewRecorder()
+		Write(w, AllFailed(test.failures, nil))
+		var answer metav1.Status
+		if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range test.want {
+			if w.Code != test.code || !strings.Contains(answer.Message, want) {
+				t.Errorf("%v: got %d %q, want %d and %q", test.failures, w.Code, answer.Message, test.code, want)
+			}
+		}
+	}
+}
+
 func TestRetryAfter(t *testing.T) {
 	away := []*Fault{{Cluster: "a", Reason: "no tunnel"}, {Cluster: "b", Code: 500, Reason: "etcd"}}
 	busy := Fault{Cluster: "a", Code: 429, Reason: "busy"}

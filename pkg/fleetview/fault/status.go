@@ -29,11 +29,15 @@ func NoneAnswered(faults []*Fault) *apierrors.StatusError {
 }
 
 // AllFailed returns the error of a request in which no cluster has a part: of those that did not
-// answer, and else the first refusal.
+// answer, which also says who refused, and else the first refusal.
 func AllFailed(failures, absent []*Fault) error {
 	silent := slices.DeleteFunc(slices.Clone(failures), func(f *Fault) bool { return f.Code != 0 && f.Code < http.StatusInternalServerError })
 	if len(silent) > 0 {
-		return NoneAnswered(silent)
+		err := NoneAnswered(silent)
+		if refused := slices.DeleteFunc(slices.Clone(failures), func(f *Fault) bool { return slices.Contains(silent, f) }); len(refused) > 0 {
+			err.ErrStatus.Message += "; " + Outcomes(refused)
+		}
+		return err
 	}
 	f := slices.Concat(failures, absent)[0]
 	return f

@@ -24,7 +24,7 @@ func Warn(header http.Header, faults []*Fault, effect string) {
 	sorted := slices.SortedFunc(slices.Values(faults), func(a, b *Fault) int { return cmp.Compare(a.Cluster, b.Cluster) })
 	for i, f := range sorted {
 		if i == MaxNamed {
-			AddWarning(header, moreOf(len(sorted)-i, effect))
+			AddWarning(header, moreOf(sorted[i:], effect))
 			return
 		}
 		effect := effect
@@ -49,11 +49,15 @@ func Outcomes(faults []*Fault) string {
 }
 
 // moreOf is the Warning of the clusters that are not named.
-func moreOf(n int, effect string) string {
-	if n == 1 {
-		return "1 more cluster did not answer; " + effect
+func moreOf(faults []*Fault, effect string) string {
+	did := "did not answer"
+	if slices.ContainsFunc(faults, func(f *Fault) bool { return f.Code != 0 }) {
+		did += ", or refused"
 	}
-	return fmt.Sprintf("%d more clusters did not answer; %s", n, strings.Replace(effect, "its", "their", 1))
+	if len(faults) == 1 {
+		return "1 more cluster " + did + "; " + effect
+	}
+	return fmt.Sprintf("%d more clusters %s; %s", len(faults), did, strings.Replace(effect, "its", "their", 1))
 }
 
 // WarnOfRefusal adds the message of a refusal, cut, for clients that throw the Status away:
