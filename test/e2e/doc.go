@@ -93,8 +93,8 @@
 //   - kubernetes_test.go, kubernetesspecs_test.go: Kubernetes' own specs.
 //   - clientprograms_test.go, clientprogramskubectl_test.go, clientprogramsmore_test.go: programs that
 //     people use. clienthandshakes_test.go, clientruntime_test.go: those that a Go program plays.
-//   - tutorials_test.go: the commands of docs/tutorials. examples_test.go: those
-//     of the examples.
+//   - tutorials_test.go: the commands of docs/tutorials. examples_test.go: those of the examples.
+//     pictures_test.go: pictures of the documents.
 //   - bundle_test.go: kubectl clusterproxy bundle.
 //
 // The addon's life:

@@ -6,7 +6,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
 	"open-cluster-management.io/cluster-proxy/test/testkit/browser"
@@ -27,9 +31,21 @@ func TestPictures(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	cs := suite.Clientset(t, installed.Direct(near))
+	binding := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "pictures"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: "admin"}}}
+	if _, err := cs.RbacV1().ClusterRoleBindings().Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	removeBinding(t, cs, "pictures")
 	shell := newRecordedShell(t)
+	home, err := os.UserHomeDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	private := strings.NewReplacer(home, "~", shell.dir, "~")
 	record := func(shell recordedShell, name, title string, commands ...string) {
-		recording := shell.record(t, commands)
+		recording := shell.record(t, commands).Replace(private)
 		save(name+".cast", recording.Asciicast(title))
 		save(name+".svg", recording.SVG(title))
 	}
@@ -49,7 +65,7 @@ func TestPictures(t *testing.T) {
 	record(recordedShell{root, shell.env}, "demo", "The demo", "make demo ONCE=1")
 
 	page := openPage(t)
-	save("page.png", page.Screenshot(1280, 720))
+	save("page.png", page.Screenshot(1280, 260))
 	installed.StopAgents(t, away)
 	suite.Eventually(t, away+" away on the page", func() error {
 		if got := page.Eval(`document.querySelectorAll('tr[data-state="away"]').length`); got != "1" {
@@ -57,7 +73,7 @@ func TestPictures(t *testing.T) {
 		}
 		return nil
 	})
-	save("page-away.png", page.Screenshot(1280, 720))
+	save("page-away.png", page.Screenshot(1280, 260))
 	record(shell, "check", "A cluster that does not answer",
 		"kubectl clusterproxy status",
 		"kubectl --context fleet get pods",
@@ -98,7 +114,7 @@ func newRecordedShell(t *testing.T) recordedShell {
 	if err := os.WriteFile(kubeconfig, content, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s.env = append(s.env, "KUBECONFIG="+kubeconfig, "PS1=$ ")
+	s.env = append(s.env, "KUBECONFIG="+kubeconfig, "PS1=$ ", "MAKELEVEL=", "MAKEFLAGS=")
 	if out, err := s.bash(t.Context(), "-c", "kubectl clusterproxy kubeconfig --merge").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -129,7 +145,7 @@ func (s recordedShell) record(t *testing.T, commands []string) terminal.Recordin
 		if err := shell.Type(command + "\r"); err != nil {
 			t.Fatal(err)
 		}
-		await(command)
+		await("$ " + command)
 		await("\n$\n")
 	}
 	return shell.Recording()

@@ -35,6 +35,16 @@ func (t *Terminal) Recording() Recording {
 	return append(Recording(nil), t.written...)
 }
 
+// Replace is the recording with other texts, such as for names of this machine's folders. What was
+// written in two parts is not found.
+func (r Recording) Replace(texts *strings.Replacer) Recording {
+	other := make(Recording, len(r))
+	for i, o := range r {
+		other[i] = output{o.at, texts.Replace(o.text)}
+	}
+	return other
+}
+
 // shortened has no pause that is longer than longestPause.
 func (r Recording) shortened() Recording {
 	short := make(Recording, len(r))
