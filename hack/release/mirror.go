@@ -43,7 +43,7 @@ func (s source) writeMirror(program []byte, dist, machine, key string, out io.Wr
 	if err != nil {
 		return err
 	}
-	file := filepath.Join(filepath.Dir(filepath.Clean(dist)), fmt.Sprintf("cluster-proxy-%s-mirror-%s", version, machine))
+	file := filepath.Join(filepath.Dir(filepath.Clean(dist)), executable(fmt.Sprintf("cluster-proxy-%s-mirror-%s", version, machine), machine))
 	if err := os.WriteFile(file, content, 0o755); err != nil {
 		return err
 	}

@@ -46,12 +46,12 @@ func (b *builder) plugins() error {
 	return b.write("clusterproxy.yaml", text)
 }
 
-// programName is the plugin's file on a system.
-func programName(system string) string {
-	if system == "windows" {
-		return plugin + ".exe"
+// executable is the name of a program's file on a platform, which begins with its system.
+func executable(program, platform string) string {
+	if strings.HasPrefix(platform, "windows") {
+		return program + ".exe"
 	}
-	return plugin
+	return program
 }
 
 // packPlugin makes an archive: the plugin, its license, and what kubectl completes arguments with.
@@ -65,7 +65,7 @@ func (b *builder) packPlugin(system string, program []byte) ([]byte, error) {
 		return nil, err
 	}
 	return zipped([]oci.File{
-		{Path: programName(system), Content: program}, {Path: "LICENSE", Content: license, Mode: 0o644}, {Path: "kubectl_complete-clusterproxy", Content: complete},
+		{Path: executable(plugin, system), Content: program}, {Path: "LICENSE", Content: license, Mode: 0o644}, {Path: "kubectl_complete-clusterproxy", Content: complete},
 	}, b.source.created)
 }
 
@@ -123,6 +123,6 @@ func newPlatform(base, version, system, arch string, archived []byte) platform {
 		Selector: selector{MatchLabels: map[string]string{"os": system, "arch": arch}},
 		URI:      base + "/v" + version + "/" + archiveName(version, system, arch),
 		SHA256:   fmt.Sprintf("%x", sha256.Sum256(archived)),
-		Bin:      programName(system),
+		Bin:      executable(plugin, system),
 	}
 }

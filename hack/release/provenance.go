@@ -25,7 +25,7 @@ func (b *builder) provenance(subjects []subject) ([]byte, error) {
 		"predicate": object{
 			"buildDefinition": object{
 				"buildType":          repository + "/hack/release@v1",
-				"externalParameters": object{"version": b.version, "registry": b.registry, "architectures": b.archs, "platforms": b.platforms},
+				"externalParameters": object{"version": b.version, "registry": b.registry, "filesURL": b.url, "architectures": b.archs, "platforms": b.platforms},
 				"internalParameters": object{"go": runtime.Version(), "sourceDateEpoch": b.source.created.Unix()},
 				"resolvedDependencies": []object{{
 					"uri": "git+" + repository + "@" + b.source.commit, "digest": object{"gitCommit": b.source.commit},

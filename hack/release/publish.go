@@ -3,21 +3,25 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
 	"slices"
 	"strings"
 
+	"github.com/docker/cli/cli/config"
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"helm.sh/helm/v3/pkg/helmpath"
 )
 
 // check returns an error unless a folder has the files of its sums, and no other.
@@ -65,7 +69,7 @@ func repositories(dist string) (found []string, err error) {
 	return slices.Compact(found), err
 }
 
-// publish pushes a release, with the credentials that docker login or podman login have stored.
+// publish pushes a release, with the credentials that docker login, podman login or helm registry login have stored.
 // A tag that is there already must be the same.
 func publish(ctx context.Context, dist, registry string, out io.Writer) error {
 	if registry == "" {
@@ -86,6 +90,33 @@ func publish(ctx context.Context, dist, registry string, out io.Writer) error {
 	return nil
 }
 
+// credentials are those of docker or podman and, if they have none for a registry, those of Helm.
+var credentials = authn.NewMultiKeychain(authn.DefaultKeychain, helmKeychain{})
+
+// helmKeychain has the credentials that helm registry login stores. The zero value is ready to use.
+type helmKeychain struct{}
+
+// Resolve returns the credentials for a registry, or authn.Anonymous.
+func (helmKeychain) Resolve(target authn.Resource) (authn.Authenticator, error) {
+	file := cmp.Or(os.Getenv("HELM_REGISTRY_CONFIG"), helmpath.ConfigPath("registry", "config.json"))
+	content, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return authn.Anonymous, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	stored, err := config.LoadFromReader(bytes.NewReader(content))
+	if err != nil {
+		return nil, fmt.Errorf("reading Helm's credentials in %s: %w", file, err)
+	}
+	found, err := stored.GetAuthConfig(target.RegistryStr())
+	if err != nil || found.Username == "" && found.IdentityToken == "" {
+		return authn.Anonymous, err
+	}
+	return authn.FromConfig(authn.AuthConfig{Username: found.Username, Password: found.Password, IdentityToken: found.IdentityToken}), nil
+}
+
 // push pushes an OCI layout.
 func push(ctx context.Context, dir, repository string, out io.Writer) error {
 	index, err := layout.ImageIndexFromPath(dir)
@@ -96,7 +127,7 @@ func push(ctx context.Context, dir, repository string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	options := []remote.Option{remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain)}
+	options := []remote.Option{remote.WithContext(ctx), remote.WithAuthFromKeychain(credentials)}
 	for _, described := range list.Manifests {
 		tag, err := name.NewTag(repository + ":" + described.Annotations[refName])
 		if err != nil {

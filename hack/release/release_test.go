@@ -15,6 +15,7 @@ import (
 	"regexp"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -202,6 +203,9 @@ func TestRelease(t *testing.T) {
 	t.Run("the page", func(t *testing.T) {
 		pageVerifies(t, dist, host)
 	})
+	t.Run("with a login", func(t *testing.T) {
+		publishedWithCredentials(t, dist)
+	})
 	t.Run("the mirror", func(t *testing.T) {
 		mirrored(t, dist, key)
 	})
@@ -312,8 +316,16 @@ func pageVerifies(t *testing.T, dist, host string) {
 	if len(page) != 3 {
 		t.Fatalf("the page has %d blocks to run, want 3", len(page))
 	}
+	var said string
 	for _, block := range page {
-		t.Logf("%s\n%s", block, shell(t, dist, block))
+		said = shell(t, dist, block)
+		t.Logf("%s\n%s", block, said)
+	}
+	// The last block prints what the release was made of, which is what whoever makes it again has to know.
+	for _, want := range []string{version, host, "amd64", "linux/amd64", "https://example.com", runtime.Version()} {
+		if !strings.Contains(said, strconv.Quote(want)) {
+			t.Errorf("the provenance does not have %q", want)
+		}
 	}
 	for file, block := range map[string]int{
 		sums: 0, sums + ".sig": 0, "clusterproxy.yaml": 0, "cluster-proxy-" + version + ".tgz": 0, "cluster-proxy-linux-amd64.spdx.json": 0, statements: 2,
@@ -336,29 +348,6 @@ func pageVerifies(t *testing.T, dist, host string) {
 		if err := publish(t.Context(), changed, host, io.Discard); err == nil && file != sums+".sig" {
 			t.Errorf("a changed byte in %s was published", file)
 		}
-	}
-}
-
-// mirrored makes the mirror, verifies and starts it as the page says, and cuts it off.
-func mirrored(t *testing.T, dist, key string) {
-	machine := runtime.GOOS + "-" + runtime.GOARCH
-	if err := (source{created: time.Unix(1000, 0)}).writeMirror(thisProgram(t), dist, machine, key, io.Discard); err != nil {
-		t.Fatal(err)
-	}
-	site, host := t.TempDir(), startRegistry(t)
-	file := "cluster-proxy-" + version + "-mirror-" + machine
-	shell(t, filepath.Dir(dist), fmt.Sprintf("mv %[1]s %[1]s.sig %[2]s && cp dist/%[3]s %[2]s", file, site, publicKey))
-	var said string
-	for _, block := range blocks(t, "air-gapped.md", "mirror", strings.NewReplacer("<version>", version, "<mirror>", host, "linux-amd64", machine)) {
-		said += shell(t, site, block)
-	}
-	if want := "oci://" + host + "/charts/cluster-proxy --version " + version; !strings.Contains(said, want) {
-		t.Errorf("it does not say %q:\n%s", want, said)
-	}
-	verifySignature(t, host+"/cluster-proxy:v"+version, key)
-	pulled(t, dist, host)
-	if diff, err := try(t, site, "diff -r release "+dist); err != nil {
-		t.Errorf("the mirror has something else: %s", diff)
 	}
 }
 
