@@ -156,6 +156,8 @@ func TestRelease(t *testing.T) {
 
 	t.Run("the same from another folder", func(t *testing.T) {
 		second := filepath.Join(t.TempDir(), "elsewhere")
+		t.Setenv("GOAMD64", "v3")
+		t.Setenv("GOFIPS140", "latest")
 		shell(t, first, "git clone -q . "+second)
 		if again, err := os.ReadFile(filepath.Join(release(t, second, host, key), sums)); err != nil || !bytes.Equal(list, again) {
 			t.Errorf("%v; the sums differ:\n%s\n%s", err, list, again)
@@ -364,6 +366,14 @@ func TestBuildRefuses(t *testing.T) {
 		{"no registry", func(b *builder) { b.registry = "" }, "name the registry"},
 		{"a folder that is there", func(b *builder) { b.dist = notEmpty }, "must not be there"},
 		{"no key", func(b *builder) { b.key = filepath.Join(dir, "LICENSE") }, "no PEM file"},
+		{"a file of the chart that git ignores", func(b *builder) {
+			if err := os.WriteFile(filepath.Join(dir, "charts/cluster-proxy/templates/backup.orig"), nil, 0o644); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(dir, ".git/info/exclude"), []byte("*.orig\n"), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}, "backup.orig"},
 		{"changes", func(b *builder) {
 			if err := os.WriteFile(filepath.Join(dir, "new"), nil, 0o644); err != nil {
 				t.Fatal(err)
