@@ -224,6 +224,6 @@ func (b *builder) writeSBOM(name string, program []byte) error {
 }
 
 func (b *builder) write(name string, content []byte) error {
-	fmt.Fprintf(b.out, "%s: %d KB\n", filepath.Join(b.dist, name), len(content)>>10)
+	fmt.Fprintf(b.out, "%s: %d KB\n", filepath.Join(b.dist, name), (len(content)+1023)>>10)
 	return os.WriteFile(filepath.Join(b.dist, name), content, 0o644)
 }

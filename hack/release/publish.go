@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net/http"
 	"os"
 	"path"
 	"path/filepath"
@@ -21,6 +22,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 	"helm.sh/helm/v3/pkg/helmpath"
 )
 
@@ -51,7 +53,7 @@ func check(dist string) error {
 	return nil
 }
 
-// repositories are those below an OCI folder.
+// repositories are those below an OCI folder. The image comes before the chart, which needs it.
 func repositories(dist string) (found []string, err error) {
 	files, err := filepath.Glob(filepath.Join(dist, layouts, "*", "index.json"))
 	if err != nil {
@@ -66,6 +68,7 @@ func repositories(dist string) (found []string, err error) {
 		found = append(found, filepath.ToSlash(repository))
 	}
 	slices.Sort(found)
+	slices.Reverse(found)
 	return slices.Compact(found), err
 }
 
@@ -141,9 +144,8 @@ func push(ctx context.Context, dir, repository string, out io.Writer) error {
 			if err != nil {
 				return err
 			}
-			err = remote.WriteIndex(tag, child, options...)
-			if err != nil {
-				return fmt.Errorf("pushing %s: %w", tag, err)
+			if err := remote.WriteIndex(tag, child, options...); err != nil {
+				return pushError(tag, err)
 			}
 		} else {
 			child, err := index.Image(described.Digest)
@@ -151,10 +153,19 @@ func push(ctx context.Context, dir, repository string, out io.Writer) error {
 				return err
 			}
 			if err := remote.Write(tag, child, options...); err != nil {
-				return fmt.Errorf("pushing %s: %w", tag, err)
+				return pushError(tag, err)
 			}
 		}
 		fmt.Fprintf(out, "%s@%s\n", tag, described.Digest)
 	}
 	return nil
+}
+
+// pushError is an error of pushing a tag. It says how to log in if the registry wants that.
+func pushError(tag name.Tag, err error) error {
+	var refused *transport.Error
+	if errors.As(err, &refused) && (refused.StatusCode == http.StatusUnauthorized || refused.StatusCode == http.StatusForbidden) {
+		return fmt.Errorf("pushing %s: %w; log in as somebody who may push there: docker login %[3]s, podman login %[3]s or helm registry login %[3]s", tag, err, tag.RegistryStr())
+	}
+	return fmt.Errorf("pushing %s: %w", tag, err)
 }

@@ -36,7 +36,7 @@ func publishedWithCredentials(t *testing.T, dist string) {
 		env    string            // variable that names the file
 		want   string
 	}{
-		"nothing":                  {want: "401"},
+		"nothing":                  {want: "helm registry login 127.0.0.1:"},
 		"docker":                   {stored: map[string]string{".docker/config.json": right}},
 		"podman":                   {stored: map[string]string{".config/containers/auth.json": right}},
 		"Helm":                     {stored: map[string]string{".config/helm/registry/config.json": right}},
