@@ -68,6 +68,9 @@ const (
 	// RoleProxyAPI may do what RoleClient may, and an agent believes the users
 	// that it asserts. Replicas of the proxy API believe each other's positions of watches.
 	RoleProxyAPI Role = "open-cluster-management:cluster-proxy:proxy-api"
+	// RoleFleetIndex may do what RoleClient may, and an agent sends it the rows of objects. It believes
+	// the users that it asserts in questions about their rights only.
+	RoleFleetIndex Role = "open-cluster-management:cluster-proxy:fleet-index"
 	// RolePeer is a proxy server that forwards a dial to another one.
 	RolePeer Role = "open-cluster-management:cluster-proxy:proxy-server"
 )

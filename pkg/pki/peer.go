@@ -45,7 +45,7 @@ func PeerRole(state tls.ConnectionState) (identity.Role, error) {
 		return "", err
 	}
 	switch role := identity.Role(leaf.Subject.CommonName); role {
-	case identity.RoleClient, identity.RoleProxyAPI, identity.RolePeer:
+	case identity.RoleClient, identity.RoleProxyAPI, identity.RoleFleetIndex, identity.RolePeer:
 		return role, nil
 	}
 	return "", fmt.Errorf("common name %q is not a role", leaf.Subject.CommonName)

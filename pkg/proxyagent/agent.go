@@ -25,6 +25,7 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/memlimit"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyagent/apihandler"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyagent/index"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyagent/oidc"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyagent/ownerpolicy"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyagent/policy"
@@ -165,6 +166,13 @@ func (a *Agent) startHandler(serving context.Context, group *errgroup.Group, clu
 		group.Go(func() error { return run(serving) })
 	}
 	access := a.startAccess(serving, group)
+	if o.EnableFleetIndex {
+		feeds, err := index.NewFeeds(cluster)
+		if err != nil {
+			return nil, nil, err
+		}
+		access.Index = feeds
+	}
 	shown, err := shownMetrics(a.registry, o.PodName)
 	if err != nil {
 		return nil, nil, err

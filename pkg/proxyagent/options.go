@@ -78,6 +78,8 @@ type Options struct {
 	// ExtraKeys are keys of users' extras that the agent may assert besides
 	// agentapi.ExtraKeys.
 	ExtraKeys []string
+	// EnableFleetIndex sends rows of objects to the fleet index.
+	EnableFleetIndex bool
 	// EnableImpersonation lets users of the hub in, as themselves.
 	EnableImpersonation bool
 	// AddonLeaseNamespace is where the addon's Lease is. Empty means none.
@@ -168,10 +170,11 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.AdditionalServiceCA, "additional-service-ca", o.AdditionalServiceCA, "file with more CAs that Services' certificates are verified with, besides the cluster's own; may be absent")
 	fs.StringVar(&o.DNSServer, "dns-server", o.DNSServer, "host:port of the DNS server that resolves Services; empty means the pod's own")
 	fs.StringVar(&o.TLSProfile, "tls-profile", o.TLSProfile, "folder with OCM's ConfigMap ocm-tls-profile (minTLSVersion, cipherSuites), which may be absent; changes need no restart")
-	fs.StringVar(&o.OwnerPolicy, "owner-policy", o.OwnerPolicy, "folder with the owner's ConfigMap cluster-proxy-owner-policy (readOnly, noStreams, noSecrets, noMetrics, allowedReservedNames), which may be absent; changes need no restart")
+	fs.StringVar(&o.OwnerPolicy, "owner-policy", o.OwnerPolicy, "folder with the owner's ConfigMap cluster-proxy-owner-policy (readOnly, noStreams, noSecrets, noMetrics, noIndex, allowedReservedNames), which may be absent; changes need no restart")
 	fs.BoolVar(&o.OnHub, "on-hub", o.OnHub, "this cluster is the hub itself: its users are asserted under their own names, service accounts included")
 	o.OIDC.AddFlags(fs)
 	fs.StringSliceVar(&o.ExtraKeys, "extra-keys", o.ExtraKeys, "keys of a user's extra, in lower case, that the agent may assert besides those of Kubernetes and OpenShift: its service account needs the right to each; it leaves out all others")
+	fs.BoolVar(&o.EnableFleetIndex, "enable-fleet-index", o.EnableFleetIndex, "send the hub's fleet index the rows of objects that the agent's service account may list; the owner's noIndex refuses it")
 	fs.BoolVar(&o.EnableImpersonation, "enable-impersonation", o.EnableImpersonation, "accept users of the hub, as themselves; without it, only credentials of the managed cluster and of --oidc-issuer-url count")
 	fs.StringVar(&o.AddonLeaseNamespace, "addon-lease-namespace", o.AddonLeaseNamespace, "namespace of the Lease that is renewed while there is a tunnel; empty means none")
 	fs.DurationVar(&o.GracefulShutdownTimeout, "graceful-shutdown-timeout", o.GracefulShutdownTimeout, "how long open connections may go on after --min-drain-duration")

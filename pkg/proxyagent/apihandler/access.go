@@ -34,6 +34,8 @@ type Access struct {
 	// ExtraKeys are keys of users' extras that the agent may assert besides
 	// agentapi.ExtraKeys. It leaves out others, and refuses a user with scopes among them.
 	ExtraKeys []string
+	// Index answers the fleet index with rows. Nil refuses it.
+	Index http.Handler
 	// NoHubUsers refuses the hub's users: the cluster's own credentials and OIDC
 	// are left.
 	NoHubUsers bool

@@ -47,7 +47,7 @@ func NewServer(cfg *rest.Config, tcp dial.TCP, source *pki.Reloader, services Se
 	tlsConfig := source.ServerConfig(tls.RequireAndVerifyClientCert)
 	tlsConfig.NextProtos = []string{"h2", "http/1.1"}
 	server := &http.Server{
-		Handler:           httprelay.HandleEarlyResponses(onlyProxyAPI(services.metrics, access.filter(forAgent(m, byTarget(services.handler(), handler))))),
+		Handler:           httprelay.HandleEarlyResponses(byRole(services.metrics, access.filter(forAgent(m, byTarget(services.handler(), handler))), access.forIndex(handler))),
 		TLSConfig:         tlsConfig,
 		ReadHeaderTimeout: readHeaderTimeout,
 		IdleTimeout:       idleTimeout,
@@ -59,15 +59,17 @@ func NewServer(cfg *rest.Config, tcp dial.TCP, source *pki.Reloader, services Se
 	return server, nil
 }
 
-// onlyProxyAPI admits holders of the proxy API's role only.
-func onlyProxyAPI(m *metrics, next http.Handler) http.Handler {
+// byRole sends requests of the proxy API to one handler and those of the fleet index to another, and
+// admits nobody else.
+func byRole(m *metrics, proxyAPI, fleetIndex http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		httprelay.GrowStack()
 		role, err := pki.PeerRole(*r.TLS)
-		if err != nil || role != identity.RoleProxyAPI {
+		next := map[identity.Role]http.Handler{identity.RoleProxyAPI: proxyAPI, identity.RoleFleetIndex: fleetIndex}[role]
+		if err != nil || next == nil {
 			m.rejectRequest()
-			klog.FromContext(r.Context()).Info("Refused a request from a client that is not the proxy API", "role", role)
-			refuse(w, http.StatusForbidden, fmt.Sprintf("the agent takes requests from the proxy API only, and the certificate says %q", role))
+			klog.FromContext(r.Context()).Info("Refused a request from a client that is neither the proxy API nor the fleet index", "role", role)
+			refuse(w, http.StatusForbidden, fmt.Sprintf("the agent takes requests from the proxy API and the fleet index only, and the certificate says %q", role))
 			return
 		}
 		if name := listedIdentity(r.Header); name != "" {

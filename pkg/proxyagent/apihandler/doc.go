@@ -63,6 +63,13 @@
 // cluster is asked is by chance, and no caller can choose. Every metric therefore has the label pod:
 // the counters of two agents are two series, each of which only grows.
 //
+// # The fleet index
+//
+// A certificate of the hub CA with the role of the fleet index gets two paths and nothing else: /index, the rows of
+// objects (package proxyagent/index), and /reviews, what a user may do (index.go). The owner's policy can refuse
+// both, and ends a stream of rows within ownerPause. Each question of a review is sent to the kube-apiserver as a
+// SelfSubjectAccessReview on the way of a request of the proxy API, with all that the agent checks of its user.
+//
 // Failures: the answer is 502 if the kube-apiserver cannot be reached and 504 if it
 // does not answer in time, both as a metav1.Status that names the hop. A connection
 // that ends or is cut off on one side ends in the same way on the other (package
@@ -74,6 +81,6 @@
 // Files: apihandler.go is the server and its way to the kube-apiserver, access.go and
 // identity.go say who a request is from and whom the agent impersonates, transports.go
 // and credentials.go have the connections to the kube-apiserver, services.go and
-// servicedial.go the relay to Services, metrics.go counts, and answers requests for the
+// servicedial.go the relay to Services, index.go answers the fleet index, metrics.go counts, and answers requests for the
 // agent's metrics.
 package apihandler

@@ -1,5 +1,5 @@
 // Package index is the agent's half of the fleet index: it sends the rows of the resources that the index
-// wants, and then what changes, on one stream. No agent serves it yet; see package fleetindex.
+// wants, and then what changes, on one stream. Package fleetindex keeps them.
 //
 // The agent keeps no rows. While there is a stream, it has one watch for each resource, as Tables; without one,
 // the index costs the cluster nothing. A stream begins with a list of each resource in pages, which the agent

@@ -13,10 +13,11 @@
 //	    noStreams: true
 //	    noSecrets: true
 //	    noMetrics: true
+//	    noIndex: true
 //	    allowedReservedNames: ["system:masters"]
 //
 // Caps apply to all users of the hub, whatever their rights are, and only restrict. A
-// cap, but for noMetrics, which is about the agent itself, also forbids connections with
+// cap, but for noMetrics and noIndex, which are about the agent itself, also forbids connections with
 // TLS end to end to the kube-apiserver, because the agent cannot see the requests on them.
 //
 // The agent reads the policy again while it runs. Without a ConfigMap nothing is
@@ -24,7 +25,8 @@
 // meant to cap something, but it is unknown what.
 //
 // A policy applies to new requests and new connections. A stream or a connection with
-// TLS end to end that was open before continues until it ends or the agent restarts.
+// TLS end to end that was open before continues until it ends or the agent restarts. The stream of
+// rows to the fleet index ends within seconds of noIndex.
 //
 // Limits: users who may change Deployments may read Secrets by way of a pod, so
 // noSecrets is of little use without readOnly and noStreams. And the policy does

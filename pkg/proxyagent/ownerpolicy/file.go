@@ -93,7 +93,7 @@ func (f *Folder) Run(ctx context.Context) error {
 		Changed: func() {
 			policy, _ := f.Policy()
 			logger.Info("Read the owner's policy", "readOnly", policy.ReadOnly, "noStreams", policy.NoStreams, "noSecrets", policy.NoSecrets,
-				"noMetrics", policy.NoMetrics, "allowedReservedNames", policy.AllowedReservedNames)
+				"noMetrics", policy.NoMetrics, "noIndex", policy.NoIndex, "allowedReservedNames", policy.AllowedReservedNames)
 		},
 		Failed: func(err error) { logger.Error(err, "Refusing every request") },
 	}.Run(ctx)

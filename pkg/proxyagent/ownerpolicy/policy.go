@@ -30,6 +30,8 @@ type Policy struct {
 	NoSecrets bool `json:"noSecrets,omitempty"`
 	// NoMetrics stops requests for the metrics of the agent itself.
 	NoMetrics bool `json:"noMetrics,omitempty"`
+	// NoIndex keeps the rows of the cluster's objects from the fleet index.
+	NoIndex bool `json:"noIndex,omitempty"`
 	// AllowedReservedNames are names of users and groups that may be asserted
 	// although they are a control plane's own, such as system:masters.
 	AllowedReservedNames []string `json:"allowedReservedNames,omitempty"`
@@ -72,6 +74,14 @@ func (p Policy) CheckService() error {
 func (p Policy) CheckMetrics() error {
 	if p.NoMetrics {
 		return &Capped{"request for the agent's metrics", "noMetrics"}
+	}
+	return nil
+}
+
+// CheckIndex is the error of a request for rows of objects: nil or a *Capped.
+func (p Policy) CheckIndex() error {
+	if p.NoIndex {
+		return &Capped{"rows for the fleet index", "noIndex"}
 	}
 	return nil
 }
