@@ -1,6 +1,7 @@
 package fleetindex
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,6 +27,8 @@ type Changes struct {
 	Version string
 	// Synced says that then all objects are there.
 	Synced bool
+	// Incomplete says why rows are missing, as the agent puts it; empty if none are.
+	Incomplete string
 }
 
 // Applied says what became of changes.
@@ -128,8 +131,8 @@ func (a *application) run(ctx context.Context, c Changes, applied *Applied) erro
 		a.feed.Version = c.Version
 	}
 	a.feed.Synced = a.feed.Synced || c.Synced
-	if applied.Refused > 0 && a.feed.Incomplete == "" {
-		a.feed.Incomplete = applied.Reason
+	if a.feed.Incomplete == "" {
+		a.feed.Incomplete = cmp.Or(applied.Reason, c.Incomplete)
 	}
 	synced := 0
 	if a.feed.Synced {

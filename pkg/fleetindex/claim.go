@@ -1,11 +1,13 @@
 package fleetindex
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -280,19 +282,35 @@ func (w *Writer) Drop(ctx context.Context, r feed.Resource) error {
 	return nil
 }
 
-// Heard says that the cluster's rows are as of a time.
-func (w *Writer) Heard(ctx context.Context, at time.Time) error {
-	err := w.store.write(ctx, func(tx *transaction) error {
-		if err := w.fence(ctx, tx); err != nil {
-			return err
+// Heard says as of when the rows of clusters are, by their writers. Writers that are fenced are passed over.
+func (s *Store) Heard(ctx context.Context, at map[*Writer]time.Time) error {
+	// In one order, as all that lock several clusters.
+	writers := slices.SortedFunc(maps.Keys(at), func(a, b *Writer) int { return cmp.Compare(a.id, b.id) })
+	err := s.write(ctx, func(tx *transaction) error {
+		for _, w := range writers {
+			if _, err := tx.exec(ctx, `UPDATE cluster SET heard = ? WHERE id = ? AND epoch = ?`, at[w].UnixMilli(), w.id, w.epoch); err != nil {
+				return err
+			}
 		}
-		_, err := tx.exec(ctx, `UPDATE cluster SET heard = ? WHERE id = ?`, at.UnixMilli(), w.id)
-		return err
+		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("writing when cluster %q was heard: %w", w.name, err)
+		return fmt.Errorf("writing when %d clusters were heard: %w", len(at), err)
 	}
 	return nil
+}
+
+// Clusters returns the clusters that the store has, in no order.
+func (s *Store) Clusters(ctx context.Context) (clusters []Cluster, err error) {
+	var c Cluster
+	err = s.each(ctx, `SELECT name, uid FROM cluster`, nil, []any{&c.Name, &c.UID}, func() error {
+		clusters = append(clusters, c)
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("reading which clusters there are: %w", err)
+	}
+	return clusters, nil
 }
 
 // Remove deletes a cluster with its rows. Its writers are refused from then on. Nothing happens if the

@@ -21,9 +21,14 @@ type database struct {
 	reads, writes *sql.DB
 }
 
+// IsShared reports whether a location is one that several processes may use at a time.
+func IsShared(location string) bool {
+	return strings.HasPrefix(location, "postgres://") || strings.HasPrefix(location, "postgresql://")
+}
+
 // newDatabase prepares the pools of connections, and connects to nothing.
 func newDatabase(location string, readers int) (db database, err error) {
-	if strings.HasPrefix(location, "postgres://") || strings.HasPrefix(location, "postgresql://") {
+	if IsShared(location) {
 		db.dialect = &postgres
 		if db.writes, err = sql.Open("pgx", location); err != nil {
 			return db, errors.New("the URL of the PostgreSQL store cannot be parsed") // the error may have the password

@@ -13,6 +13,8 @@ type dialect struct {
 	schema [][]string
 	// migrating keeps other processes from migrating at the same time.
 	migrating string
+	// size reads how many bytes the database has.
+	size string
 	// numbered says that arguments are written $1, $2.
 	numbered bool
 	// docs are the tables of a search by words, docID the column of them that is the row's id, and docMatch
@@ -30,14 +32,15 @@ type dialect struct {
 }
 
 var sqlite = dialect{
-	schema: sqliteSchema,
-	docs:   "words w CROSS JOIN object r ON r.id = w.rowid", docID: "w.rowid", docMatch: "w.words MATCH ?", docsOnly: "words w", docFeed: "w.rowid >> 32",
+	schema: sqliteSchema, size: "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size",
+	docs: "words w CROSS JOIN object r ON r.id = w.rowid", docID: "w.rowid", docMatch: "w.words MATCH ?", docsOnly: "words w", docFeed: "w.rowid >> 32",
 	like: `%s LIKE ? ESCAPE '\'`, equal: "%s = ? COLLATE NOCASE", contains: "instr(%s, ?) > 0", sameContent: "content = ?",
 	match: matchFTS5,
 }
 
 var postgres = dialect{
 	schema: postgresSchema, migrating: "SELECT pg_advisory_xact_lock(7310577235823419)", numbered: true,
+	size: "SELECT pg_database_size(current_database())",
 	docs: "object r", docID: "r.id", docMatch: "r.words @@ ?::tsquery", docsOnly: "object r", docFeed: "r.feed",
 	like: `%s ILIKE ? ESCAPE '\'`, equal: "lower(%s) = ?", contains: "strpos(%s, ?) > 0", sameContent: "md5(content) = md5(?)", wordsInRow: true,
 	match: matchTSQuery,

@@ -137,7 +137,7 @@ func TestListSaysWhatItIsBasedOn(t *testing.T) {
 		row.Images, row.Deleted = []string{"a:1", "b:2"}, 1700000099
 		put(t, w, podDefinition, row)
 		heard := time.UnixMilli(1700000100123)
-		if err := w.Heard(t.Context(), heard); err != nil {
+		if err := s.Heard(t.Context(), map[*Writer]time.Time{w: heard}); err != nil {
 			t.Fatal(err)
 		}
 		claim(t, s, "b", podDefinition)

@@ -7,13 +7,20 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/fleetindex/feed"
 )
 
-// Digests returns the digest of each namespace of a resource that has rows.
-func (w *Writer) Digests(ctx context.Context, r feed.Resource) (map[string]feed.Digest, error) {
-	digests := map[string]feed.Digest{}
-	err := w.items(ctx, r, ``, nil, func(key feed.Key, item feed.Item) {
+// Have returns what there is of a resource: the digest of each namespace that has rows, and the items in
+// binary of those for which withItems is true.
+func (w *Writer) Have(ctx context.Context, r feed.Resource, withItems func(namespace string) bool) (digests map[string]feed.Digest, items map[string][]byte, err error) {
+	digests, items = map[string]feed.Digest{}, map[string][]byte{}
+	err = w.items(ctx, r, ``, nil, func(key feed.Key, item feed.Item) {
+		if _, ok := digests[key.Namespace]; !ok && withItems(key.Namespace) {
+			items[key.Namespace] = nil
+		}
 		digests[key.Namespace] = digests[key.Namespace].Add(item)
+		if content, ok := items[key.Namespace]; ok {
+			items[key.Namespace] = item.Append(content)
+		}
 	})
-	return digests, err
+	return digests, items, err
 }
 
 // Items returns the items of a namespace's rows, and whose they are.

@@ -52,5 +52,13 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	return s, nil
 }
 
+// Size returns how many bytes the store has, those that are free within it included.
+func (s *Store) Size(ctx context.Context) (bytes int64, err error) {
+	if err := s.reads.QueryRowContext(ctx, s.dialect.size).Scan(&bytes); err != nil {
+		return 0, fmt.Errorf("reading the size of the store: %w", err)
+	}
+	return bytes, nil
+}
+
 // Close closes the store. Calls that have not returned fail.
 func (s *Store) Close() error { return errors.Join(s.writes.Close(), s.reads.Close()) }

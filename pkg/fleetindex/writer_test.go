@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"open-cluster-management.io/cluster-proxy/pkg/fleetindex/feed"
 )
@@ -28,7 +29,6 @@ func TestTakeoverIsFenced(t *testing.T) {
 				_, err := former.Apply(t.Context(), Changes{Resource: podDefinition.Resource, Gone: []feed.Key{{Namespace: "shop", Name: "web-1"}}})
 				return err
 			},
-			"Heard":  func() error { return former.Heard(t.Context(), now2023) },
 			"Define": func() error { return former.Define(t.Context(), nodeDefinition) },
 			"Drop":   func() error { return former.Drop(t.Context(), podDefinition.Resource) },
 		} {
@@ -37,6 +37,13 @@ func TestTakeoverIsFenced(t *testing.T) {
 			}
 		}
 		put(t, other, podDefinition, pod("shop", "web-0", "1"))
+		// A writer that is fenced is heard of no more, and keeps no other one from that.
+		if err := second.Heard(t.Context(), map[*Writer]time.Time{former: now2023, other: now2023}); err != nil {
+			t.Error(err)
+		}
+		if _, listed := list(t, first, ListOptions{Resource: podDefinition.Resource, Rights: everything}); len(listed.Feeds) != 2 || listed.Feeds[0].Heard.Equal(now2023) || !listed.Feeds[1].Heard.Equal(now2023) {
+			t.Errorf("got %+v", listed)
+		}
 		if rows, _ := list(t, first, ListOptions{Resource: podDefinition.Resource, Rights: everything}); !slices.Equal(rows, []string{"a/shop/web-0", "a/shop/web-1", "b/shop/web-0"}) {
 			t.Errorf("got %v", rows)
 		}
@@ -116,11 +123,11 @@ func TestAnotherClusterOfTheName(t *testing.T) {
 		if got := find(t, s, "", everything); got != nil {
 			t.Errorf("after the removal: got %v", got)
 		}
-		if err := w.Heard(t.Context(), now2023); !errors.Is(err, ErrFenced) {
+		if err := w.Drop(t.Context(), nodeDefinition.Resource); !errors.Is(err, ErrFenced) {
 			t.Errorf("the writer of a removed cluster: got %v", err)
 		}
 		put(t, claim(t, s, "c", podDefinition), podDefinition, pod("shop", "web-0", "1"))
-		if err := w.Heard(t.Context(), now2023); !errors.Is(err, ErrFenced) {
+		if err := w.Drop(t.Context(), nodeDefinition.Resource); !errors.Is(err, ErrFenced) {
 			t.Errorf("after another cluster has its number: got %v", err)
 		}
 	})
@@ -238,7 +245,10 @@ func TestResume(t *testing.T) {
 		}
 		s = at.open(t, Options{})
 		w := claim(t, s, "c")
-		digests, err := w.Digests(t.Context(), podDefinition.Resource)
+		if size, err := s.Size(t.Context()); err != nil || size <= 0 {
+			t.Errorf("the store has %d bytes, %v", size, err)
+		}
+		digests, content, err := w.Have(t.Context(), podDefinition.Resource, func(namespace string) bool { return namespace == "a" })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -250,7 +260,11 @@ func TestResume(t *testing.T) {
 		if err != nil || len(items) != 2 || items[rows[1].Key] != item(rows[1]) {
 			t.Errorf("got %v, %v", items, err)
 		}
-		if digests, err := w.Digests(t.Context(), nodeDefinition.Resource); len(digests) != 0 || err != nil {
+		said, err := feed.Items(content["a"])
+		if err != nil || len(content) != 1 || len(said) != 2 || !slices.Contains(said, item(rows[1])) {
+			t.Errorf("got %v, %v", content, err)
+		}
+		if digests, _, err := w.Have(t.Context(), nodeDefinition.Resource, func(string) bool { return true }); len(digests) != 0 || err != nil {
 			t.Errorf("of a resource without rows: %v, %v", digests, err)
 		}
 	})

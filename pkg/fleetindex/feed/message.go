@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
+	"unicode"
 )
 
 const (
@@ -110,8 +112,15 @@ type Reader struct{ r io.Reader }
 // NewReader returns a Reader.
 func NewReader(r io.Reader) *Reader { return &Reader{r} }
 
-// Read reads the next message. The error is io.EOF if the stream has ended between messages.
-func (r *Reader) Read() (*Message, error) {
+// Frame is a message as it came.
+type Frame struct {
+	content      []byte
+	isCompressed bool
+	size         int
+}
+
+// Next waits for the next frame. The error is io.EOF if the stream has ended between messages.
+func (r *Reader) Next() (*Frame, error) {
 	var head [5]byte
 	if _, err := io.ReadFull(r.r, head[:]); err != nil {
 		return nil, err
@@ -127,8 +136,18 @@ func (r *Reader) Read() (*Message, error) {
 	if len(content) < int(size) {
 		return nil, io.ErrUnexpectedEOF
 	}
-	if head[4] == 1 {
+	return &Frame{content, head[4] == 1, len(content)}, nil
+}
+
+// Size returns how many bytes there are: on the wire, and after Message as they are unpacked, if that is more.
+func (f *Frame) Size() int { return f.size }
+
+// Message unpacks the frame and parses it. It takes more memory than the frame, and waits for nothing.
+func (f *Frame) Message() (*Message, error) {
+	content := f.content
+	if f.isCompressed {
 		plain, err := io.ReadAll(io.LimitReader(flate.NewReader(bytes.NewReader(content)), maxMessage+1))
+		f.size = max(f.size, len(plain))
 		if err != nil {
 			return nil, fmt.Errorf("unpacking a message: %w", err)
 		}
@@ -140,10 +159,45 @@ func (r *Reader) Read() (*Message, error) {
 	if err := json.NewDecoder(bytes.NewReader(content)).Decode(m); err != nil {
 		return nil, fmt.Errorf("parsing a message: %w", err)
 	}
-	if len(m.Put) > MaxRows || len(m.Gone) > MaxRows || len(m.GoneUIDs) > MaxRows {
-		return nil, fmt.Errorf("a message has %d, %d and %d changes, more than %d", len(m.Put), len(m.Gone), len(m.GoneUIDs), MaxRows)
+	return m, m.check()
+}
+
+// Read reads the next message.
+func (r *Reader) Read() (*Message, error) {
+	frame, err := r.Next()
+	if err != nil {
+		return nil, err
 	}
-	return m, nil
+	return frame.Message()
+}
+
+// check refuses a message that no agent sends. Rows may be wrong besides, each by itself (Row.Check).
+func (m *Message) check() error {
+	if len(m.Put) > MaxRows || len(m.Gone) > MaxRows || len(m.GoneUIDs) > MaxRows {
+		return fmt.Errorf("a message has %d, %d and %d changes, more than %d", len(m.Put), len(m.Gone), len(m.GoneUIDs), MaxRows)
+	}
+	if m.Version != "" && !isVersion(m.Version) {
+		return errors.New("a message has a resourceVersion that is no number")
+	}
+	m.Incomplete = printable(m.Incomplete)
+	t := texts{left: maxMessage}
+	for _, key := range m.Gone {
+		key.addTo(&t)
+	}
+	for i := range m.Put {
+		m.Put[i].Key.addTo(&t)
+	}
+	return t.result()
+}
+
+// printable returns the beginning of a text without control characters. Reasons quote what others wrote.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, strings.ToValidUTF8(text[:min(len(text), MaxText)], ""))
 }
 
 // MaxQuestions bounds the questions of a Review.

@@ -78,11 +78,18 @@ func TestReaderRefuses(t *testing.T) {
 		"no JSON":               {frame(0, "x"), "parsing"},
 		"not compressed":        {frame(1, "x"), "unpacking"},
 		"many rows":             {frame(0, `{"put":[`+strings.Repeat(`{},`, MaxRows)+`{}]}`), "501"},
+		"a name of NUL":         {frame(0, `{"put":[{"name":"a\u0000"}]}`), "control characters"},
+		"a key with an escape":  {frame(0, `{"gone":[{"name":"\u001b[2J"}]}`), "control characters"},
+		"a version of words":    {frame(0, `{"version":"1; DROP"}`), "resourceVersion"},
 		"many keys":             {frame(0, `{"gone":[`+strings.Repeat(`{},`, MaxRows)+`{}]}`), "501"},
 	} {
 		if m, err := NewReader(strings.NewReader(c.stream)).Read(); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got %v, %v, want %q", name, m, err, c.want)
 		}
+	}
+	evil := frame(0, `{"incomplete":"`+strings.Repeat(`\u001b[2J`, MaxText)+`"}`)
+	if m, err := NewReader(strings.NewReader(evil)).Read(); err != nil || len(m.Incomplete) != MaxText || strings.Contains(m.Incomplete, "\x1b") {
+		t.Errorf("a reason with escapes: got %v, %v", m, err)
 	}
 	if _, err := ReadRequest(io.LimitReader(zeros{}, MaxRequest+10)); err == nil || !strings.Contains(err.Error(), "longer") {
 		t.Errorf("a long request: got %v", err)

@@ -98,6 +98,11 @@ type Key struct {
 	Name      string `json:"name"`
 }
 
+func (k Key) addTo(t *texts) {
+	t.add("namespace", k.Namespace, maxName)
+	t.add("name", k.Name, maxName)
+}
+
 // Row is what the index keeps of one object.
 type Row struct {
 	Key
@@ -157,8 +162,7 @@ func (r *Row) Check(d Definition) error {
 		return fmt.Errorf("%q has %d labels and %d images, and may have %d and %d", r.Name, len(r.Labels), len(r.Images), MaxLabels, MaxImages)
 	}
 	t := texts{left: 2 * MaxRow} // cells are added once more
-	t.add("namespace", r.Namespace, maxName)
-	t.add("name", r.Name, maxName)
+	r.Key.addTo(&t)
 	t.add("UID", r.UID, maxVersion)
 	t.add("owner", r.Owner, 2*maxName)
 	t.add("node", r.Node, maxName)

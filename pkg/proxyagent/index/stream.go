@@ -79,6 +79,9 @@ func (f *Feeds) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/octet-stream")
 	o := &output{writer: feed.NewWriter(w), flush: http.NewResponseController(w).Flush}
+	if err := o.flush(); err != nil { // the index waits for the answer to begin with others that it asks
+		return
+	}
 	f.run(ctx, request, o)
 }
 
