@@ -1,5 +1,5 @@
-// Command cluster-proxy holds the four processes of the addon, and the check
-// that helm test runs. Each subcommand of the four parses flags into the options
+// Command cluster-proxy holds the five processes of the addon, and the check
+// that helm test runs. Each subcommand of the five parses flags into the options
 // of one component and runs it until SIGTERM or SIGINT.
 package main
 

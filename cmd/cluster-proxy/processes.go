@@ -11,6 +11,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"open-cluster-management.io/cluster-proxy/pkg/addonmanager"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetindexer"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyagent"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyserver"
@@ -27,6 +28,8 @@ func newProcessCommands() []*cobra.Command {
 			proxyapi.NewOptions(), proxyapi.New),
 		newProcessCommand("proxy-agent", "Dial the hub from a managed cluster and open connections there",
 			proxyagent.NewOptions(), proxyagent.New),
+		newProcessCommand("fleet-index", "Keep the rows of all clusters' objects on the hub, in SQLite or PostgreSQL",
+			fleetindexer.NewOptions(), fleetindexer.New),
 	}
 }
 

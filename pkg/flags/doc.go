@@ -1,4 +1,4 @@
-// Package flags has what the flags of the four processes share: how a wrong value is
+// Package flags has what the flags of the five processes share: how a wrong value is
 // reported, how a kubeconfig is found, and which flags each process has.
 //
 // A component's options have AddFlags and Validate, and its New calls Validate.

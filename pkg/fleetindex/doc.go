@@ -1,7 +1,7 @@
 // Package fleetindex keeps the rows of all clusters' objects in a store and answers lists, searches and
 // counts from it. It knows neither HTTP nor tunnels nor OCM: a process gives it what agents send, and
-// says for each question what the caller may list. Packages feed and query have rows and searches. No
-// process uses it yet: the command fleet-index, and views that ask it, are to come.
+// says for each question what the caller may list. Packages feed and query have rows and searches. Package
+// fleetindexer writes to it; views that ask it are to come.
 //
 // # The store
 //
@@ -33,7 +33,7 @@
 // Incomplete until the next Define. Versions that decrease are taken as they come: after a restored backup
 // they are right, and a cluster that lies does so about itself alone.
 //
-// After a break, Digests and Items say what the store has, for the agent to send what differs.
+// After a break, Have says what the store has, for the agent to send what differs.
 //
 // # Questions
 //

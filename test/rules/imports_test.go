@@ -122,7 +122,7 @@ var standardOnly = map[string][]string{
 	"pkg/fleetview/catalog": {"k8s.io/apimachinery", "k8s.io/api/apidiscovery", "k8s.io/kube-openapi"},
 }
 
-var components = []string{"pkg/addonmanager", "pkg/proxyserver", "pkg/proxyapi", "pkg/proxyagent"}
+var components = []string{"pkg/addonmanager", "pkg/proxyserver", "pkg/proxyapi", "pkg/proxyagent", "pkg/fleetindexer"}
 
 func TestImports(t *testing.T) {
 	for _, p := range list(t) {

@@ -23,6 +23,7 @@ var processes = []struct{ prefix, name string }{
 	{"cluster_proxy_server_", "proxy server"},
 	{"cluster_proxy_api_", "proxy API"},
 	{"cluster_proxy_agent_", "proxy agent"},
+	{"cluster_proxy_index_", "fleet index"},
 	{"cluster_proxy_memory_", "proxy server, proxy API, proxy agent"},
 	// The names of konnectivity's agent, which its users watch.
 	{"konnectivity_network_proxy_agent_", "proxy agent"},

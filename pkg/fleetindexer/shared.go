@@ -1,0 +1,125 @@
+package fleetindexer
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"open-cluster-management.io/cluster-proxy/pkg/fleetindex"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetindex/feed"
+)
+
+const (
+	// openings is how many streams begin at a time: each asks the store for what it has, and has its agent dialed.
+	// Agents that never begin to answer hold one of these for openTimeout, and then pause for longer.
+	openings = 256
+	// parsings is how many messages are unpacked at a time.
+	parsings = 8
+)
+
+// storeError is an error of the store, after which the cluster is claimed again.
+type storeError struct{ error }
+
+func (e storeError) Unwrap() error { return e.error }
+
+// inStore returns an error of the store as such.
+func inStore(err error) error {
+	if err == nil {
+		return nil
+	}
+	return storeError{err}
+}
+
+// shared is what the followers of all clusters share.
+type shared struct {
+	agents    agents
+	store     *fleetindex.Store
+	resources []feed.Resource
+	metrics   *metrics
+	// opening and parsing bound how many streams begin, and how many messages are unpacked, at a time.
+	opening, parsing slots
+	beats            beats
+}
+
+func newShared(a agents, store *fleetindex.Store, resources []feed.Resource, m *metrics) *shared {
+	return &shared{agents: a, store: store, resources: resources, metrics: m, opening: make(slots, openings), parsing: make(slots, parsings)}
+}
+
+// writeBeats writes when clusters were heard, in one transaction. After an error these times are lost, and
+// the next ones follow in seconds.
+func (s *shared) writeBeats(ctx context.Context) {
+	at := s.beats.take()
+	if len(at) == 0 {
+		return
+	}
+	if err := s.store.Heard(ctx, at); err != nil {
+		s.failed(ctx, err, "Failed to write when clusters were heard")
+	}
+}
+
+// failed counts and logs an error of the store.
+func (s *shared) failed(ctx context.Context, err error, message string, args ...any) {
+	if ctx.Err() != nil {
+		return
+	}
+	s.metrics.storeErrors.Inc()
+	klog.FromContext(ctx).Error(err, message, args...)
+}
+
+// progress is what is known of a cluster that is followed.
+type progress struct {
+	// heard is when all rows were last known to be those of the cluster, in nanoseconds since 1970; 0 if they
+	// were not since the process began.
+	heard atomic.Int64
+	// rows is how many there are.
+	rows atomic.Int64
+}
+
+// count counts the rows.
+func (p *progress) count(w *fleetindex.Writer) {
+	total := int64(0)
+	for _, f := range w.Feeds() {
+		total += f.Total
+	}
+	p.rows.Store(total)
+}
+
+// slots bound how much of something happens at a time.
+type slots chan struct{}
+
+func (s slots) acquire(ctx context.Context) error {
+	select {
+	case s <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (s slots) release() { <-s }
+
+// beats are the times at which clusters were heard and that the store does not have yet.
+type beats struct {
+	mu sync.Mutex
+	at map[*fleetindex.Writer]time.Time
+}
+
+func (b *beats) add(w *fleetindex.Writer, now time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.at == nil {
+		b.at = map[*fleetindex.Writer]time.Time{}
+	}
+	b.at[w] = now
+}
+
+func (b *beats) take() map[*fleetindex.Writer]time.Time {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	at := b.at
+	b.at = nil
+	return at
+}
