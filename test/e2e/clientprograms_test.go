@@ -49,7 +49,7 @@ func TestClientPrograms(t *testing.T) {
 		}
 		programs = allPrograms(built)
 	}
-	ways := clientWays(t, unrecordedCluster(t), onNodes)
+	ways := clientWays(t, unrecordedCluster(t), onNodes || words != "")
 	var results []*programResult
 	for _, program := range programs {
 		if !chosen(program.title()) {

@@ -176,7 +176,7 @@ var kubectlSteps = []kubectlStep{
 	does("kubectl rollout -n {ns} history deployment/app", "REVISION"),
 	does("kubectl rollout -n {ns} undo deployment/app && kubectl rollout -n {ns} restart deployment/app", "rolled back", "restarted"),
 	does("kubectl rollout -n {ns} pause deployment/app && kubectl rollout -n {ns} resume deployment/app", "paused", "resumed"),
-	does("kubectl expose -n {ns} deployment app && kubectl get -n {ns} endpointslices", "service/app exposed", "app-"),
+	does("kubectl expose -n {ns} deployment app && until kubectl get -n {ns} endpointslices | grep app-; do sleep 0.2; done", "service/app exposed", "app-"),
 	does("kubectl autoscale -n {ns} deployment app --max=3 && kubectl get -n {ns} hpa", "autoscaled", "Deployment/app"),
 	does("kubectl events -n {ns} --types=Normal", "Scheduled"),
 	daily("kubectl auth can-i create deployments -n {ns}", "yes"),

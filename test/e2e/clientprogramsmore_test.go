@@ -94,20 +94,20 @@ func k9sFiles(dir string, v clientValues) error {
 
 var k9sSteps = []kubectlStep{
 	does("k9s version -s", "v0.50.16"),
-	shownBy(inTerminal("k9s -n default", []string{"Pods(default)", "web-", "Running"}), onFleet),
-	inTerminal("k9s -n default -c deployments", []string{"Deployments(default)", "web"}),
-	inTerminal("k9s -n default -c services", []string{"Services(default)", "kubernetes", "web"}),
-	inTerminal("k9s -c nodes", []string{"Nodes(all)", "Ready"}),
-	inTerminal("k9s -A -c pods", []string{"Pods(all)", "web-", "Running"}),
-	inTerminal("k9s -n default -c pods", []string{"Namespaces(all)", "kube-system"}, "web-", ":ns\r"),
+	shownBy(inTerminal("k9s -n default", []string{"pods(default)[", "web-", "Running"}), onFleet),
+	inTerminal("k9s -n default -c deployments", []string{"deployments(default)[", "web"}),
+	inTerminal("k9s -n default -c services", []string{"services(default)[", "kubernetes", "web"}),
+	inTerminal("k9s -c nodes", []string{"nodes(all)[", "Ready"}),
+	inTerminal("k9s -A -c pods", []string{"pods(all)[", "web-", "Running"}),
+	inTerminal("k9s -n default -c pods", []string{"namespaces(all)[", "kube-system"}, "web-", ":ns\r"),
 	inTerminal("k9s -n default -c pods", []string{"Logs(default/web-", "has been up"}, "web-", "l"),
 	inTerminal("k9s -n default -c pods", []string{"Describe(default/web-", "Service Account"}, "web-", "d"),
 	inTerminal("k9s -n default -c pods", []string{"YAML(default/web-", "apiVersion: v1"}, "web-", "y"),
 	inTerminal("k9s -n default -c pods", []string{"# tty 40"}, "web-", "s", "#", "echo tty $(stty size)\r", "# echo tty", ""),
-	inTerminal("k9s -n default -c deployments", []string{"Pods(default/", "web-"}, "web", "\r"),
-	inTerminal("k9s -n default -c pods", []string{"Pulses"}, "web-", ":pulses\r"),
-	inTerminal("k9s -n default -c pods", []string{"Xray"}, "web-", ":xray deploy\r"),
-	inTerminal("k9s -c contexts", []string{"Contexts(all)", "c"}),
+	inTerminal("k9s -n default -c deployments", []string{"pods(default/", "web-"}, "web", "\r"),
+	inTerminal("k9s -n default -c pods", []string{"Pulses(default)"}, "web-", ":pulses\r"),
+	inTerminal("k9s -n default -c pods", []string{"Xray-Deployments(default)"}, "web-", ":xray deploy\r"),
+	inTerminal("k9s -c contexts", []string{"contexts(all)[", "c"}),
 }
 
 // shownBy has the screen of an endpoint in the file.
