@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -191,10 +192,12 @@ type clientStep struct {
 	// does is a command line. {ns} is a namespace for it, {home} that of Deployment web, {web} this
 	// Deployment, {pod} one of its pods and {node} the node, each as the endpoint names it.
 	does string
+	// script is what a shell runs for does, if that is more.
+	script string
 	// want appears, all of it.
 	want []string
 	// keys are typed, one after another, each after its text has appeared on the screen. A step
-	// with keys runs in a terminal.
+	// whose keys are not nil runs in a terminal.
 	keys []clientKey
 	// run is what a part of this test does, in place of a command line.
 	run func(ctx context.Context, way clientWay, v clientValues) (string, error)
@@ -204,6 +207,17 @@ type clientStep struct {
 	only string
 	// shown is the endpoint by which the screen belongs into the file.
 	shown string
+}
+
+// String is what a person types.
+func (s clientStep) String() string {
+	typed := strings.ReplaceAll(s.does, "\n", " ")
+	for _, key := range s.keys {
+		if keys := cmp.Or(strings.TrimSuffix(key.keys, "\r"), "Enter"); key.keys != "" {
+			typed += ", then " + keys
+		}
+	}
+	return typed
 }
 
 // clientKey is what is typed, when the screen shows texts.
@@ -263,7 +277,7 @@ func (p clientProgram) run(t *testing.T, way clientWay) (results []stepResult) {
 			result.screen, result.err = p.typeKeys(ctx, dir, way, v, step)
 		default:
 			var out []byte
-			out, result.err = p.shell(ctx, dir, way, v, step.does).CombinedOutput()
+			out, result.err = p.shell(ctx, dir, way, v, cmp.Or(step.script, step.does)).CombinedOutput()
 			result.screen = string(out)
 		}
 		cancel()
@@ -271,6 +285,9 @@ func (p clientProgram) run(t *testing.T, way clientWay) (results []stepResult) {
 			if result.err == nil && !strings.Contains(result.screen, v.in(want)) {
 				result.err = fmt.Errorf("no %q appears", v.in(want))
 			}
+		}
+		if result.err != nil {
+			t.Logf("%s: %v\n%.3000s", step, result.err, result.screen) // now, for a run that is interrupted
 		}
 		results = append(results, result)
 	}
@@ -318,11 +335,9 @@ func (r *programResult) compare(t *testing.T, ways []clientWay) {
 			why := result.step.differs[way.name]
 			switch {
 			case result.err != nil && why == "":
-				t.Errorf("%s: %s: %v\n%.3000s", way.name, result.step.does, result.err, result.screen)
+				t.Errorf("%s: %s: %v", way.name, result.step, result.err)
 			case result.err == nil && why != "":
-				t.Errorf("%s: %s works, and it says that it differs: %s", way.name, result.step.does, why)
-			case result.err != nil:
-				t.Logf("%s: %s differs: %v\n%.1000s", way.name, result.step.does, result.err, result.screen)
+				t.Errorf("%s: %s works, and it says that it differs: %s", way.name, result.step, why)
 			}
 		}
 	}
@@ -386,7 +401,7 @@ func (r *programResult) write(text *strings.Builder) {
 		var differs []string
 		for _, way := range slices.Sorted(maps.Keys(r.steps)) {
 			for _, result := range r.steps[way] {
-				if result.err != nil && result.step.does == step.does {
+				if result.err != nil && result.step.String() == step.String() {
 					differs = append(differs, way)
 				}
 			}
@@ -398,7 +413,7 @@ func (r *programResult) write(text *strings.Builder) {
 		if step.only != "" {
 			only = step.only + ": "
 		}
-		fmt.Fprintf(text, "  %-8s %s%s\n", state, only, strings.ReplaceAll(step.does, "\n", " "))
+		fmt.Fprintf(text, "  %-8s %s%s\n", state, only, step)
 		for _, way := range differs {
 			why := step.differs[way]
 			if why == "" {
@@ -410,7 +425,7 @@ func (r *programResult) write(text *strings.Builder) {
 	for _, way := range slices.Sorted(maps.Keys(r.steps)) {
 		for _, result := range r.steps[way] {
 			if result.step.shown == way {
-				fmt.Fprintf(text, "\n  The screen of %s, %s:\n\n    %s\n", result.step.does, way, strings.ReplaceAll(strings.TrimSpace(result.screen), "\n", "\n    "))
+				fmt.Fprintf(text, "\n  The screen of %s, %s:\n\n    %s\n", result.step, way, strings.ReplaceAll(strings.TrimSpace(result.screen), "\n", "\n    "))
 			}
 		}
 	}

@@ -81,6 +81,7 @@ func daily(line string, want ...string) kubectlStep {
 // inTerminal types keys when texts have appeared, in turns.
 func inTerminal(line string, want []string, turns ...string) kubectlStep {
 	step := does(line, want...)
+	step.keys = []clientKey{}
 	for i := 0; i+1 < len(turns); i += 2 {
 		step.keys = append(step.keys, clientKey{strings.Split(turns[i], "|"), turns[i+1]})
 	}
@@ -104,12 +105,28 @@ func (s kubectlStep) onlyBy(way string) kubectlStep {
 	return s
 }
 
-// beside runs a command line while another one uses what it prints, and ends it.
-func beside(server, text, client string) string {
-	return server + " >printed 2>&1 & server=$!; trap 'kill $server' EXIT; until grep -q '" + text + "' printed; do kill -0 $server || { cat printed; exit 1; }; sleep 0.1; done; " + client
+// beside is a command line while another one uses what it prints, which ends it.
+func beside(line string, shows []string, client string, want ...string) kubectlStep {
+	step := does(line, want...)
+	step.script = line + " >printed 2>&1 & server=$!; trap 'kill $server' EXIT; "
+	for _, text := range shows {
+		step.script += "until grep -qF '" + text + "' printed; do kill -0 $server || { cat printed; exit 1; }; sleep 0.1; done; "
+	}
+	step.script += client
+	return step
 }
 
-const getForwarded = `busybox wget -q -O - http://127.0.0.1:$(sed -n 's/.*127.0.0.1:\([0-9]*\).*/\1/p' printed | head -n 1)`
+// following is a command line that goes on until it has printed texts.
+func following(line string, want ...string) kubectlStep {
+	return beside(line, want, "cat printed", want...)
+}
+
+// forwarding asks through a port that a command line forwards.
+func forwarding(line, path string, want ...string) kubectlStep {
+	step := beside(line, []string{"127.0.0.1:"}, "busybox wget -q -O - http://127.0.0.1:$(sed -n 's/.*127.0.0.1:\\([0-9]*\\).*/\\1/p' printed | head -n 1)"+path, want...)
+	step.does += ", and a request through it"
+	return step
+}
 
 var kubectlSteps = []kubectlStep{
 	daily("kubectl version", "Client Version: v1.", "Server Version: v1."),
@@ -127,14 +144,14 @@ var kubectlSteps = []kubectlStep{
 	daily("kubectl get deploy {web} -o yaml", "kind: Deployment"),
 	does("kubectl get pods -l app=web -o jsonpath='{.items[*].metadata.name}'", "web-"),
 	does("kubectl get pods --sort-by=.metadata.creationTimestamp -o custom-columns=WHO:.metadata.name,WHERE:.spec.nodeName", "WHO", "web-"),
-	does("timeout 3 kubectl get pods --watch || test $? = 124", "web-"),
+	following("kubectl get pods --watch", "web-"),
 	does("kubectl describe pod {pod}", "Containers:", "lab.local/web:1"),
 	does("kubectl describe deploy {web}", "StrategyType:", "NewReplicaSet:"),
 	does("kubectl describe node {node}", "Allocatable:", "web-"),
 	daily("kubectl logs {pod} --tail=1", "{cluster} has been up"),
 	does("kubectl logs deploy/{web} --tail=1", "{cluster} has been up"),
 	does("kubectl logs -l app=web --prefix --tail=1", "[pod/web-", "{cluster} has been up"),
-	does("timeout 3 kubectl logs -f {pod} --tail=1 || test $? = 124", "{cluster} has been up"),
+	following("kubectl logs -f {pod} --tail=1", "{cluster} has been up"),
 	daily("kubectl exec {pod} -- sh -c 'echo $CLUSTER'", "{cluster}"),
 	does("kubectl exec deploy/{web} -- sh -c 'echo $CLUSTER'", "{cluster}"),
 	does("echo typed | kubectl exec -i {pod} -- cat", "typed"),
@@ -143,11 +160,11 @@ var kubectlSteps = []kubectlStep{
 	inTerminal("kubectl attach -it {pod}", []string{"has been up"}),
 	does("kubectl cp copied {home}/{pod}:/copied && kubectl exec {pod} -- cat /copied", "copied there and back"),
 	does("kubectl cp {home}/{pod}:/copied back && cat back", "copied there and back"),
-	does(beside("kubectl port-forward {pod} :8080", "Forwarding from", getForwarded), "hello from {cluster}"),
-	does(beside("kubectl port-forward service/{web} :80", "Forwarding from", getForwarded), "hello from {cluster}"),
-	does(beside("kubectl proxy --port=0", "Starting to serve", getForwarded+"/version"), "gitVersion").
+	forwarding("kubectl port-forward {pod} :8080", "", "hello from {cluster}"),
+	forwarding("kubectl port-forward service/{web} :80", "", "hello from {cluster}"),
+	forwarding("kubectl proxy --port=0", "/version", "gitVersion").
 		except("kubectl proxy leaves out the path of the server's URL, unless it has --append-server-path", pathed...),
-	does(beside("kubectl proxy --port=0 --append-server-path", "Starting to serve", getForwarded+"/version"), "gitVersion"),
+	forwarding("kubectl proxy --port=0 --append-server-path", "/version", "gitVersion"),
 	does("kubectl apply -n {ns} -f pod.yaml", "pod/one created"),
 	does("kubectl wait -n {ns} --for=condition=Ready pod/one --timeout=60s", "condition met"),
 	does("kubectl debug -n {ns} one --image=lab.local/web:1 --target=web -c debugging -- sh -c 'echo debugged; sleep 600' && "+
