@@ -121,6 +121,9 @@ func following(line string, want ...string) kubectlStep {
 	return beside(line, want, "cat printed", want...)
 }
 
+// podsPath is what the hub does not have.
+const podsPath = "/api/v1/namespaces/{home}/pods"
+
 // forwarding asks through a port that a command line forwards.
 func forwarding(line, path string, want ...string) kubectlStep {
 	step := beside(line, []string{"127.0.0.1:"}, "busybox wget -q -O - http://127.0.0.1:$(sed -n 's/.*127.0.0.1:\\([0-9]*\\).*/\\1/p' printed | head -n 1)"+path, want...)
@@ -162,15 +165,15 @@ var kubectlSteps = []kubectlStep{
 	does("kubectl cp {home}/{pod}:/copied back && cat back", "copied there and back"),
 	forwarding("kubectl port-forward {pod} :8080", "", "hello from {cluster}"),
 	forwarding("kubectl port-forward service/{web} :80", "", "hello from {cluster}"),
-	forwarding("kubectl proxy --port=0", "/version", "gitVersion").
-		except("kubectl proxy leaves out the path of the server's URL, unless it has --append-server-path", pathed...),
-	forwarding("kubectl proxy --port=0 --append-server-path", "/version", "gitVersion"),
+	forwarding("kubectl proxy --port=0", podsPath, "web-").
+		except("kubectl proxy leaves out the path of the server's URL, which names the cluster: give it --append-server-path", pathed...),
+	forwarding("kubectl proxy --port=0 --append-server-path", podsPath, "web-"),
 	does("kubectl apply -n {ns} -f pod.yaml", "pod/one created"),
 	does("kubectl wait -n {ns} --for=condition=Ready pod/one --timeout=60s", "condition met"),
 	does("kubectl debug -n {ns} one --image=lab.local/web:1 --target=web -c debugging -- sh -c 'echo debugged; sleep 600' && "+
 		"until kubectl logs -n {ns} one -c debugging | grep debugged; do sleep 0.2; done", "debugged"),
 	does("kubectl debug -n {ns} one --copy-to=copy --image=lab.local/web:1 -c debugging -- sleep 600 && kubectl get pod -n {ns} copy -o name", "pod/copy"),
-	inTerminal("kubectl run -n {ns} two -it --rm --image=lab.local/web:1 --image-pull-policy=IfNotPresent --restart=Never -- sh", []string{"deleted"}, "#", "exit\r"),
+	inTerminal("kubectl run -n {ns} two -it --rm --image=lab.local/web:1 --image-pull-policy=IfNotPresent --restart=Never --command -- sh", []string{"deleted"}, "#", "exit\r"),
 	does("kubectl diff -n {ns} -f map.yaml || test $? = 1", "+  colour: green"),
 	daily("kubectl apply -n {ns} -f map.yaml", "configmap/applied created"),
 	daily("kubectl diff -n {ns} -f map.yaml"),
@@ -207,8 +210,8 @@ var kubectlSteps = []kubectlStep{
 	does("kubectl delete -n {ns} all --all", `"app" deleted`),
 	does("kubectl create namespace {scratch}-more@{cluster} && kubectl delete namespace {scratch}-more@{cluster}", "created", "deleted").onlyBy(onFleet),
 	does("kubectl get pods -A", "CLUSTER", "cluster1", "{cluster}").onlyBy(onFleet),
-	does("kubectl auth can-i --list", "pods", "*.*").onlyBy(onFleet),
-	does("kubectl get deploy -n default -o wide --watch-only & sleep 1; kill $!; kubectl get deploy", "cluster1", "{cluster}").onlyBy(onFleet),
+	shownBy(does("kubectl auth can-i --list", "*.*", "selfsubjectaccessreviews.authorization.k8s.io").onlyBy(onFleet), onFleet),
+	following("kubectl get deploy -n default --watch", "cluster1", "{cluster}").onlyBy(onFleet),
 }
 
 // kubectl is all that is done with one of its releases.
