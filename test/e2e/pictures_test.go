@@ -65,7 +65,6 @@ func TestPictures(t *testing.T) {
 	record(recordedShell{root, shell.env}, "demo", "The demo", "make demo ONCE=1")
 
 	page := openPage(t)
-	save("page.png", page.Screenshot(1280, 260))
 	installed.StopAgents(t, away)
 	suite.Eventually(t, away+" away on the page", func() error {
 		if got := page.Eval(`document.querySelectorAll('tr[data-state="away"]').length`); got != "1" {
@@ -73,7 +72,7 @@ func TestPictures(t *testing.T) {
 		}
 		return nil
 	})
-	save("page-away.png", page.Screenshot(1280, 260))
+	save("page.png", page.Screenshot(1280, 260))
 	record(shell, "check", "A cluster that does not answer",
 		"kubectl clusterproxy status",
 		"kubectl --context fleet get pods",
