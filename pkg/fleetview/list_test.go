@@ -174,7 +174,7 @@ func TestWarningsAreCounted(t *testing.T) {
 		clusters = append(clusters, newCluster(fmt.Sprintf("b%d", i)).failing(refusing(500)), newCluster(fmt.Sprintf("a%d", i)).failing(away))
 	}
 	got := New(Options{}).getList(t, testView(clusters...), shop)
-	if len(got.warnings) != 11 || !strings.Contains(got.warnings[10], "4 more clusters did not answer; their objects are not shown") || !slices.IsSorted(got.warnings[:10]) {
+	if len(got.warnings) != 11 || !strings.Contains(got.warnings[10], "4 more clusters did not answer, or refused; their objects are not shown") || !slices.IsSorted(got.warnings[:10]) {
 		t.Errorf("got Warnings %q, want 10 that are sorted and a count", got.warnings)
 	}
 	if want := `299 - "cluster a0 did not answer (no tunnel since 10:02); its objects are not shown"`; got.warnings[0] != want {

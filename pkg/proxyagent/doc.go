@@ -34,7 +34,7 @@
 // The last control session with a server ends (removeSession), the agent forgets the server (removeLocked), and
 // its connections go on, since carriers are connections of their own. The loop that looks for
 // servers (run) dials another session (connect), which is one with a server that it lacks, or in the
-// place of one that has ended (addSession). What a server does of this is in its join and leave.
+// place of one that has ended (addSession). A server notes the same by join and leave.
 //
 // An agent leaves a server that drains, when it has another one, and none that serves. A
 // connection through a server that the agent has not found is cut at the end of that one's drain.

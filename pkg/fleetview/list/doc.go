@@ -27,10 +27,10 @@
 //
 //	list.go       one list, page by page
 //	wanted.go     which list a client wants, or which page of it
-//	informers.go  which lists are an informer's, and what they wait for
 //	page.go       writes the answer
 //	agree.go      leaves out lists of another kind than most
 //	gather.go     members' lists as they begin, and read ahead
+//	informers.go  which lists are an informer's, and what they wait for
 //	whole.go      a list that one member answers to a write
 //	ending.go     what a list has before and behind its items
 //	listing.go    what is kept for all lists, for one list, and for one page

@@ -50,6 +50,16 @@ func (l *listing) askAll(ctx context.Context, members []fleet.Member, wait waitL
 	})
 }
 
+// away returns the members that the list waits for.
+func (l *listing) away(answers []*memberList) (members []fleet.Member) {
+	for _, p := range answers {
+		if l.awaits(p.Failure) {
+			members = append(members, p.Member)
+		}
+	}
+	return members
+}
+
 func closeAll(lists []*memberList) {
 	for _, p := range lists {
 		p.close()

@@ -6,7 +6,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
-	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fleet"
 )
 
 // isInformers reports whether a list is one that an informer makes, which takes what is not in it
@@ -25,14 +24,4 @@ func (l *listing) awaits(f *fault.Fault) bool {
 	// The clock of versions may be ahead.
 	since := time.UnixMicro(min(l.at.Time, l.since.UnixMicro()))
 	return time.Since(since) < l.View.InformerTimeout && !f.Believed(since)
-}
-
-// away returns the members that the list waits for.
-func (l *listing) away(answers []*memberList) (members []fleet.Member) {
-	for _, p := range answers {
-		if l.awaits(p.Failure) {
-			members = append(members, p.Member)
-		}
-	}
-	return members
 }

@@ -25,7 +25,7 @@ const (
 	shortestFrame = 800 * time.Millisecond
 	lastFrame     = 5 * time.Second
 	// together is the time in which what is written belongs to one screen.
-	together = 100 * time.Millisecond
+	together = 400 * time.Millisecond
 )
 
 // Recording is what was written so far.
@@ -35,8 +35,8 @@ func (t *Terminal) Recording() Recording {
 	return append(Recording(nil), t.written...)
 }
 
-// Replace is the recording with other texts, such as for names of this machine's folders. What was
-// written in two parts is not found.
+// Replace is the recording with other texts, such as for names of this machine's folders. It
+// does not find a text that was written in two parts.
 func (r Recording) Replace(texts *strings.Replacer) Recording {
 	other := make(Recording, len(r))
 	for i, o := range r {

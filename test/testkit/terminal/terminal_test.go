@@ -80,7 +80,7 @@ func TestRecording(t *testing.T) {
 	if got := r.frames(); !slices.Equal(got, want) {
 		t.Errorf("got frames %v, want %v", got, want)
 	}
-	quick := Recording{{0, "a"}, {200 * time.Millisecond, "b"}, {250 * time.Millisecond, "c"}}
+	quick := Recording{{0, "a"}, {500 * time.Millisecond, "b"}, {550 * time.Millisecond, "c"}}
 	if got, want := quick.frames(), []frame{{0, "a\n"}, {shortestFrame, "abc\n"}}; !slices.Equal(got, want) {
 		t.Errorf("a quick program has frames %v, want %v", got, want)
 	}
