@@ -31,16 +31,22 @@ func NoneAnswered(faults []*Fault) *apierrors.StatusError {
 // AllFailed returns the error of a request in which no cluster has a part: of those that did not
 // answer, which also says who refused, and else the first refusal.
 func AllFailed(failures, absent []*Fault) error {
-	silent := slices.DeleteFunc(slices.Clone(failures), func(f *Fault) bool { return f.Code != 0 && f.Code < http.StatusInternalServerError })
-	if len(silent) > 0 {
-		err := NoneAnswered(silent)
-		if refused := slices.DeleteFunc(slices.Clone(failures), func(f *Fault) bool { return slices.Contains(silent, f) }); len(refused) > 0 {
-			err.ErrStatus.Message += "; " + Outcomes(refused)
+	var silent, refused []*Fault
+	for _, f := range failures {
+		if f.Code != 0 && f.Code < http.StatusInternalServerError {
+			refused = append(refused, f)
+		} else {
+			silent = append(silent, f)
 		}
-		return err
 	}
-	f := slices.Concat(failures, absent)[0]
-	return f
+	if len(silent) == 0 {
+		return slices.Concat(refused, absent)[0]
+	}
+	err := NoneAnswered(silent)
+	if len(refused) > 0 {
+		err.ErrStatus.Message += "; " + Outcomes(refused)
+	}
+	return err
 }
 
 // unreachable is of a moment if the clusters may answer soon: clients repeat the request

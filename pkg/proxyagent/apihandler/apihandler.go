@@ -65,7 +65,13 @@ func byRole(m *metrics, proxyAPI, fleetIndex http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		httprelay.GrowStack()
 		role, err := pki.PeerRole(*r.TLS)
-		next := map[identity.Role]http.Handler{identity.RoleProxyAPI: proxyAPI, identity.RoleFleetIndex: fleetIndex}[role]
+		var next http.Handler
+		switch role {
+		case identity.RoleProxyAPI:
+			next = proxyAPI
+		case identity.RoleFleetIndex:
+			next = fleetIndex
+		}
 		if err != nil || next == nil {
 			m.rejectRequest()
 			klog.FromContext(r.Context()).Info("Refused a request from a client that is neither the proxy API nor the fleet index", "role", role)
