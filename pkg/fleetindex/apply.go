@@ -42,7 +42,7 @@ type Applied struct {
 // refuse counts a row. The reason may quote what the cluster sent.
 func (a *Applied) refuse(reason string) {
 	if a.Refused++; a.Reason == "" {
-		a.Reason = strings.ToValidUTF8(reason[:min(len(reason), feed.MaxText)], "")
+		a.Reason = feed.CutText(reason)
 	}
 }
 

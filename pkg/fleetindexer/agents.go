@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -61,5 +60,5 @@ func (a tunnelAgents) open(ctx context.Context, cluster string, request *feed.Re
 	defer resp.Body.Close()
 	var answer metav1.Status
 	_ = json.NewDecoder(io.LimitReader(resp.Body, maxRefusal)).Decode(&answer) // one without a message says nothing
-	return nil, &refusedError{resp.StatusCode, strings.ToValidUTF8(answer.Message[:min(len(answer.Message), feed.MaxText)], "")}
+	return nil, &refusedError{resp.StatusCode, feed.CutText(answer.Message)}
 }

@@ -197,7 +197,7 @@ func printable(text string) string {
 			return ' '
 		}
 		return r
-	}, strings.ToValidUTF8(text[:min(len(text), MaxText)], ""))
+	}, CutText(text))
 }
 
 // MaxQuestions bounds the questions of a Review.

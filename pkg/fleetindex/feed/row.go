@@ -92,6 +92,11 @@ func (d Definition) Check() error {
 	return t.result()
 }
 
+// CutText returns a text with at most MaxText bytes, all of them UTF-8.
+func CutText(text string) string {
+	return strings.ToValidUTF8(text[:min(len(text), MaxText)], "")
+}
+
 // Key names an object within a resource of a cluster. Namespace is empty if the resource has none.
 type Key struct {
 	Namespace string `json:"ns,omitempty"`

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -153,7 +152,7 @@ func ask(r *http.Request, asUser http.Handler, q feed.Question) (d feed.Decision
 func messageOf(body []byte) string {
 	var s metav1.Status
 	_ = json.NewDecoder(bytes.NewReader(body)).Decode(&s) // one without a message says nothing
-	return strings.ToValidUTF8(s.Message[:min(len(s.Message), feed.MaxText)], "")
+	return feed.CutText(s.Message)
 }
 
 // answerRecorder keeps an answer of at most maxDecision.

@@ -10,7 +10,6 @@ import (
 	"io"
 	"net/http"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -294,10 +293,7 @@ func (f *follower) handle(line []byte) error {
 }
 
 // reasonOf returns why there are no rows.
-func reasonOf(r *refusal) string {
-	text := r.Error()
-	return strings.ToValidUTF8(text[:min(len(text), feed.MaxText)], "")
-}
+func reasonOf(r *refusal) string { return feed.CutText(r.Error()) }
 
 // Pauses between attempts.
 const firstPause, longestPause = time.Second, time.Minute
