@@ -47,12 +47,18 @@ func findOne(ctx context.Context, q *request.Request, ask fleet.Question) (found
 	return fleet.Answer{}, nil, nil, orNoCluster(q, fault.AllFailed(failures, absent))
 }
 
-// orNoCluster adds to the error of an object that no member has that its name ends in no cluster
-// of the view, which says more to those who meant one. Some names have an @ of their own.
+// orNoCluster adds to the error of an object that no member has in which cluster it was looked for, if
+// the request names one, or that its name ends in no cluster of the view, which says more to those who
+// meant one. Some names have an @ of their own.
 func orNoCluster(q *request.Request, err error) error {
 	var missing *fault.Fault
-	if _, cluster, ok := request.CutLast(q.Info.Name); ok && errors.As(err, &missing) && missing.Code == http.StatusNotFound {
+	if !errors.As(err, &missing) || missing.Code != http.StatusNotFound {
+		return err
+	}
+	if _, cluster, ok := request.CutLast(q.Info.Name); ok {
 		missing.Answer.Message += fmt.Sprintf("; view %q has no cluster %q that you may reach; it has: %s", q.View.Name, cluster, fleet.SomeOf(q.Everyone))
+	} else if q.Chosen() {
+		missing.Answer.Message += fmt.Sprintf(" on cluster %q", missing.Cluster)
 	}
 	return err
 }
@@ -83,7 +89,12 @@ func owner(ctx context.Context, q *request.Request) (fleet.Member, error) {
 	}
 	switch {
 	case q.Bare():
-		return nil, notNamed(q, []string{candidate}, has+": to change it or to connect to it, name the cluster, as "+candidate)
+		message := has + ": to change it or to connect to it, name the cluster, as " + candidate
+		if q.Info.Verb == "patch" {
+			// kubectl apply leaves out of a patch what has not changed.
+			message += "; the annotation " + fleet.AnnotationCluster + " alone leads to it only when it is created"
+		}
+		return nil, notNamed(q, []string{candidate}, message)
 	case len(failures) > 0:
 		err := fault.Unreachable(failures)
 		err.ErrStatus.Message = has + ": name the cluster, as " + candidate

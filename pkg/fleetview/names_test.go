@@ -76,8 +76,11 @@ func TestObjectsOfNoCluster(t *testing.T) {
 				t.Errorf("writes %v, %s: got %d %q, want 404 with %q", writes, name, got.code, got.body, want)
 			}
 		}
-		if got := h.request(t, view, http.MethodGet, shop+"/absent", ""); strings.Contains(got.body, "no cluster") {
+		if got := h.request(t, view, http.MethodGet, shop+"/absent", ""); strings.Contains(got.body, "cluster") {
 			t.Errorf("a name without a cluster: %q speaks of clusters", got.body)
+		}
+		if got, want := h.request(t, view, http.MethodGet, shop+"/absent@b", ""), `not found on cluster \"b\"`; got.code != http.StatusNotFound || !strings.Contains(got.body, want) {
+			t.Errorf("a name of a cluster: got %d %q, want 404 with %q", got.code, got.body, want)
 		}
 	}
 }

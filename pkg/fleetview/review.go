@@ -64,12 +64,15 @@ func (h *Handler) review(w http.ResponseWriter, r *http.Request, q *request.Requ
 	if len(answers) == 0 {
 		return fault.AllFailed(failures, nil)
 	}
-	merged, err := json.Marshal(mergeReviews(q, answers, failures))
+	review := mergeReviews(q, answers, failures)
+	merged, err := json.Marshal(review)
 	if err != nil {
 		return fault.Refuse(http.StatusBadGateway, fmt.Sprintf("writing the review: %v", err))
 	}
-	w.Header().Set("Content-Type", accepted[0].ContentType)
-	w.Header().Set("Cache-Control", "no-cache, private")
+	header := w.Header()
+	header.Set("Content-Type", accepted[0].ContentType)
+	header.Set("Cache-Control", "no-cache, private")
+	warnOfPart(header, review["status"].(map[string]any))
 	w.WriteHeader(http.StatusCreated)
 	_, _ = w.Write(merged) // an error is the client's: it has gone
 	return nil
@@ -211,7 +214,7 @@ func mergeAccess(answers []reviewed, failures []*fault.Fault) map[string]any {
 		parts = append(parts, "allowed on "+fleet.SomeOf(allowing))
 	}
 	if len(refusing) > 0 {
-		parts = append(parts, "not allowed on "+fleet.SomeOf(refusing))
+		parts = append(parts, notAllowed+fleet.SomeOf(refusing))
 	}
 	if len(allowing) == 0 {
 		parts = append(parts, reasons...)
@@ -222,6 +225,22 @@ func mergeAccess(answers []reviewed, failures []*fault.Fault) map[string]any {
 	status["reason"] = strings.Join(parts, "; ")
 	return status
 }
+
+// warnOfPart warns of a yes that is not one of all clusters: kubectl shows the reason of a no only.
+func warnOfPart(header http.Header, status map[string]any) {
+	reason, _ := status["reason"].(string)
+	failed, _ := status["evaluationError"].(string)
+	if allowed, _ := status["allowed"].(bool); !allowed || failed == "" && !strings.Contains(reason, notAllowed) {
+		return
+	}
+	if failed != "" {
+		reason += "; " + failed
+	}
+	fault.AddWarning(header, fault.OneLine(reason, fault.MaxWarning))
+}
+
+// notAllowed begins the part of a reason that names clusters which do not allow something.
+const notAllowed = "not allowed on "
 
 // maxShown bounds what is shown of one cluster's words.
 const maxShown = 300

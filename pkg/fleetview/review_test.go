@@ -117,6 +117,10 @@ func TestReviewsOfAView(t *testing.T) {
 				if diff := cmp.Diff(any(want), answer["status"]); diff != "" {
 					t.Errorf("the status (-want +got):\n%s", diff)
 				}
+				isOfSome := want["allowed"] == true && (want["evaluationError"] != nil || strings.Contains(want["reason"].(string), "; not allowed on "))
+				if warnings := got.header.Values("Warning"); len(warnings) > 0 != isOfSome || isOfSome && !strings.Contains(warnings[0], want["reason"].(string)) {
+					t.Errorf("got the Warnings %q for %s; only a yes of some clusters has one", warnings, test.want)
+				}
 			} else if !strings.Contains(got.body, test.want) {
 				t.Errorf("got %s, want %q in it", got.body, test.want)
 			}

@@ -94,8 +94,12 @@ func destination(ctx context.Context, q *request.Request, media string, body []b
 	case !q.Collection():
 		return owner(ctx, q)
 	case q.Info.Verb == "create":
-		return nil, fault.Refuse(http.StatusMethodNotAllowed, fmt.Sprintf("view %q has %d clusters: say which one by metadata.name NAME@CLUSTER, or by annotation %s",
-			q.View.Name, len(q.Members), fleet.AnnotationCluster))
+		has := fmt.Sprintf("%d clusters", len(q.Members))
+		if cluster := q.UnknownCluster(media, body); cluster != "" {
+			has = fmt.Sprintf("no cluster %q that you may reach; it has: %s", cluster, fleet.SomeOf(q.Everyone))
+		}
+		return nil, fault.Refuse(http.StatusMethodNotAllowed, fmt.Sprintf("view %q has %s: say which one by metadata.name NAME@CLUSTER, or by annotation %s",
+			q.View.Name, has, fleet.AnnotationCluster))
 	case q.Info.Verb != "deletecollection":
 		return nil, fault.Refuse(http.StatusMethodNotAllowed, "an object is changed by its name: put the name into the path")
 	}

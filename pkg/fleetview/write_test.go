@@ -78,7 +78,7 @@ func TestCreate(t *testing.T) {
 		"annotation":         {shop, annotated("b"), 201, "b"},
 		"annotation of none": {shop, annotated("x"), 404, `no cluster "x"`},
 		"neither":            {shop, named("new"), 405, "metadata.name NAME@CLUSTER, or by annotation " + fleet.AnnotationCluster},
-		"name@no cluster":    {shop, named("new@x"), 405, "NAME@CLUSTER"},
+		"name@no cluster":    {shop, named("new@x"), 405, `view "all" has no cluster "x" that you may reach; it has: a, b: say which one by metadata.name NAME@CLUSTER`},
 		"no JSON":            {shop, "pod", 400, "no JSON"},
 		"no object":          {shop, `[]`, 405, "NAME@CLUSTER"},
 		"too large":          {shop, strings.Repeat(" ", maxBody+1), 413, "3145728"},

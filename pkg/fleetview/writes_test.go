@@ -72,7 +72,7 @@ func TestBareNames(t *testing.T) {
 		"delete of a cluster":      {method: "DELETE", url: shop + "/web@b", named: "b", any: "b"},
 		"delete all":               {method: "DELETE", url: shop, named: "405 metadata.cluster=CLUSTER", any: "405 metadata.cluster=CLUSTER"},
 		"delete all of a cluster":  {method: "DELETE", url: shop + "?fieldSelector=metadata.cluster%3Db", named: "b", any: "b"},
-		"patch":                    {method: "PATCH", url: shop + "/one", body: `{}`, header: []string{"Content-Type", "application/merge-patch+json"}, named: "409 as one@a", any: "a"},
+		"patch":                    {method: "PATCH", url: shop + "/one", body: `{}`, header: []string{"Content-Type", "application/merge-patch+json"}, named: "409 as one@a; the annotation " + fleet.AnnotationCluster + " alone leads to it only when it is created", any: "a"},
 		"update, annotated":        {method: "PUT", url: shop + "/web", body: fmt.Sprintf(annotated, "web"), named: "b", any: "b"},
 		"create":                   {method: "POST", url: shop, body: pod, named: "405 NAME@CLUSTER", any: "405 NAME@CLUSTER"},
 		"create, annotated":        {method: "POST", url: shop, body: fmt.Sprintf(annotated, "new"), named: "b", any: "b"},

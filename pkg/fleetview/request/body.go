@@ -76,6 +76,21 @@ func (q *Request) ClusterOf(media string, body []byte) (string, error) {
 	return clusters[0], nil
 }
 
+// UnknownCluster is what follows the last @ in the name of the object in a request, if no cluster that the
+// user may reach is called so; empty if there is none.
+func (q *Request) UnknownCluster(media string, body []byte) string {
+	unknown := ""
+	restorer := q.restorer()
+	restorer.Version = func(text string) (string, error) { return text, nil }
+	restorer.Note = func(m merge.Mention) {
+		if _, cluster, ok := CutLast(m.Name); ok && !slices.Contains(q.Everyone, cluster) {
+			unknown = cluster
+		}
+	}
+	_, _ = q.appendBody(restorer, media, body)
+	return unknown
+}
+
 // agrees refuses an object that names another cluster than the one that it is written to.
 func (q *Request) agrees(to fleet.Member, media string, body []byte) error {
 	clusters, _ := q.mentions(media, body)
