@@ -11,30 +11,26 @@
 // own handler (package apihandler), for requests of the proxy API, which serves on the carrier.
 //
 // Package carrier/pool keeps carriers ready to each server. A server says its name on a new
-// carrier, which goes to that server's pool. One goroutine looks for the servers that the agent
-// lacks. A server has one state, which changes by the table in serverstate.go. A half-open server,
-// whose session has become a carrier while no dial leads to it for the next one, can neither say
-// that it drains nor ask for carriers: the agent leaves it for another one (settleLocked).
+// carrier, which goes to that server's pool. A server has one state, which changes by the table in
+// serverstate.go. A half-open server, whose session has become a carrier while no dial leads to it for the
+// next one, can neither say that it drains nor ask for carriers: the agent leaves it (settleLocked).
 //
 // # Every proxy server
 //
 // An agent connects to every proxy server, whose number the servers say. It has one address for all
-// of them: behind a load balancer of n servers every nth dial leads to the one that it lacks. Nothing
-// fails meanwhile: the servers reach a cluster through each other. With session affinity an agent
-// finds no other server.
+// of them: behind a load balancer of n servers every nth dial leads to the one that it lacks. With
+// session affinity an agent finds no other server.
 //
 // Without any server the agent dials after a random pause that doubles from --sync-interval to
 // --sync-interval-cap, so that a thousand agents do not come back at once. An agent that has a
 // server takes its time to find a further one (search.go). If a server lost the session
-// unnoticed, it refuses carriers with NoAgent and the agent reconnects. While DNS does not
-// answer, the address of last time is dialed.
+// unnoticed, it refuses carriers with NoAgent and the agent reconnects.
 //
 // # A lost server
 //
-// The last control session with a server ends (removeSession), the agent forgets the server (removeLocked), and
-// its connections go on, since carriers are connections of their own. The loop that looks for
-// servers (run) dials another session (connect), which is one with a server that it lacks, or in the
-// place of one that has ended (addSession). A server notes the same by join and leave.
+// When the last control session with a server ends, the agent forgets the server (removeLocked). Connections
+// go on, since carriers are connections of their own. The loop that looks for servers dials another
+// session (connect), with a server that it lacks or in the place of the one that has ended (addSession).
 //
 // An agent leaves a server that drains, when it has another one, and none that serves. A
 // connection through a server that the agent has not found is cut at the end of that one's drain.
@@ -64,8 +60,7 @@
 // # Other modes
 //
 // Port-forward: a local listener carries every connection through the hub's kube-apiserver to a
-// proxy server's pod (portforward.go), with a hub credential that allows that as long as the cluster
-// has the addon. TLS is the same inside.
+// proxy server's pod, with a hub credential that allows that as long as the cluster has the addon.
 //
 // Without --cluster-name, which the chart always sets, the agent dials whatever it is asked for,
 // has no handler and renews no Lease.
@@ -78,9 +73,8 @@
 //   - controlsession.go: control sessions with proxy servers, and carriers to one of them.
 //   - servers.go: the proxy servers that the agent is connected to. serverstate.go: the state of
 //     each. search.go: when the agent looks for more.
-//   - carrierdialer.go: dials carriers and control sessions, also by an HTTPS proxy, and serves
-//     what they ask for.
-//   - handshakes.go: how TLS with proxy servers ends, and the wait for a certificate of this release's.
+//   - carrierdialer.go: dials carriers and control sessions, and serves what they ask for.
+//   - handshakes.go: how TLS with proxy servers ends.
 //   - lease.go, metrics.go: what OCM and operators see.
 //   - portforward.go: port-forward mode. options.go: the flags.
 package proxyagent

@@ -115,7 +115,7 @@ type Options struct {
 func NewOptions() *Options {
 	return &Options{
 		ProxyServerHost:         "127.0.0.1",
-		ProxyServerPort:         8091,
+		ProxyServerPort:         identity.AgentServerPort,
 		AgentID:                 cmp.Or(os.Getenv("PROXY_AGENT_ID"), uuid.NewString()),
 		SyncInterval:            500 * time.Millisecond,
 		SyncIntervalCap:         30 * time.Second,

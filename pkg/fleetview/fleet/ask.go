@@ -16,7 +16,8 @@ import (
 )
 
 const (
-	// MaxAsked bounds how many members are asked at a time for one request.
+	// MaxAsked bounds how many members are asked at a time for one request: by AskAll, and for a list by
+	// gather.go of package list.
 	MaxAsked = 64
 	// JSONType is the type of JSON.
 	JSONType = "application/json"

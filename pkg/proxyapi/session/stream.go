@@ -80,7 +80,7 @@ func (u *sessionUpgrade) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	c := &Conn{Conn: conn, Session: u.session, Cancel: u.cancel, tape: u.tape,
 		Follower: frames.New(u.scope.Upgraded, kind == kindExec || kind == kindAttach || u.tape != nil), Begun: make(chan struct{}), Over: make(chan struct{})}
 	u.session.started = time.Now()
-	u.session.end = c.End
+	u.session.end = c.End // Registry.Finish calls it
 	u.remove = u.join(c)
 	u.tape.follow(c.Follower)
 	return c, buffer, nil
