@@ -119,8 +119,8 @@ func exposedServices(ctx context.Context, p *cli.Factory, hub kubernetes.Interfa
 		if err := cli.CheckServed(ctx, hub); err != nil {
 			return nil, err
 		}
-		return nil, fmt.Errorf("you may not read the list (%w): ask an administrator of the hub to run: kubectl create role -n %s see-exposed-services --verb=get --resource=configmaps --resource-name=%s; kubectl create rolebinding -n %s see-exposed-services --role=see-exposed-services --user=USER",
-			err, namespace, name, namespace)
+		return nil, fmt.Errorf("you may not read the list (%w): ask an administrator of the hub to run: kubectl create role -n %s see-exposed-services --verb=get --resource=configmaps --resource-name=%s; kubectl create rolebinding -n %s see-exposed-services --role=see-exposed-services --user=%q",
+			err, namespace, name, namespace, cli.RefusedUser(err))
 	case err != nil:
 		return nil, fmt.Errorf("reading ConfigMap %q in namespace %q: %w", name, namespace, err)
 	}

@@ -22,6 +22,14 @@ var refusedUser = regexp.MustCompile(`User "([^"\\]+)" cannot`)
 // anybody stands for a user whom an error does not name.
 const anybody = "USER"
 
+// RefusedUser is the user whom a refusal of RBAC names, or USER.
+func RefusedUser(err error) string {
+	if found := refusedUser.FindStringSubmatch(err.Error()); found != nil {
+		return found[1]
+	}
+	return anybody
+}
+
 // passAccounts begins the names of passes on the hub.
 const passAccounts = "system:serviceaccount:" + identity.PassNamespace + ":"
 
@@ -39,10 +47,7 @@ func isRefusedByHub(err error) bool {
 // RemedyOf says what to do about an error of a request to a cluster, or to the hub if the
 // cluster is empty.
 func RemedyOf(err error, cluster string) string {
-	user := anybody
-	if found := refusedUser.FindStringSubmatch(err.Error()); found != nil {
-		user = found[1]
-	}
+	user := RefusedUser(err)
 	switch {
 	case strings.HasPrefix(user, passAccounts) && (isRefusedByHub(err) || cluster == ""):
 		return "this is a pass, which may send requests to its clusters and view and may not list clusters or read anything else on the hub: use its contexts, as in kubectl --context CLUSTER get pods; kubectl config get-contexts shows them"
@@ -58,6 +63,8 @@ func RemedyOf(err error, cluster string) string {
 		return "your credential for the hub is not valid: look at it with kubectl auth whoami"
 	case apierrors.IsTooManyRequests(err):
 		return "wait, or end some of what you have open; if it is a limit of the proxy API, the message says its value and which of the chart's values proxyAPI.limits raises it"
+	case apierrors.IsNotFound(err) && cluster != "":
+		return fmt.Sprintf("cluster %s answers, and has no such object: look at the name and the namespace", cluster)
 	case cluster == "":
 		return "look at your kubeconfig and at the network to the hub" + CheckSaysMore
 	case errors.Is(err, context.DeadlineExceeded):

@@ -46,6 +46,14 @@ func TestHops(t *testing.T) {
 	}
 }
 
+// TestRemedyOfWhatIsNotThere does not send people to check, which finds nothing: the cluster has answered.
+func TestRemedyOfWhatIsNotThere(t *testing.T) {
+	err := &apierrors.StatusError{ErrStatus: clitest.StatusOf(404, metav1.StatusReasonNotFound, "", `pods "shop-0" not found`)}
+	if got := cli.RemedyOf(err, "c1"); strings.Contains(got, "check") || !strings.Contains(got, "cluster c1 answers") {
+		t.Errorf("got %q, want that the cluster answers", got)
+	}
+}
+
 // TestRemedyOfAPass does not advise an administrator to give the account of a pass more rights.
 func TestRemedyOfAPass(t *testing.T) {
 	for _, cluster := range []string{"", "c1"} {

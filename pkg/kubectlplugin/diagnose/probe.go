@@ -223,8 +223,11 @@ func (t *prober) logs(ctx context.Context) (string, error) {
 	return fmt.Sprintf("of pod %s: %d bytes", pod.Name, len(text)), err
 }
 
-// exec runs echo in a pod. As kubectl does, it asks for a WebSocket.
+// exec runs echo in a pod. As kubectl does, it reads the pod first, and asks for a WebSocket, whose refusal is no Status.
 func (t *prober) exec(ctx context.Context, pod string) (string, error) {
+	if _, err := t.client.CoreV1().Pods(t.namespace).Get(ctx, pod, metav1.GetOptions{}); err != nil {
+		return "", err
+	}
 	request := t.client.CoreV1().RESTClient().Post().Namespace(t.namespace).Resource("pods").Name(pod).SubResource("exec").
 		VersionedParams(&corev1.PodExecOptions{Command: []string{"echo", echoed}, Stdout: true, Stderr: true}, scheme.ParameterCodec)
 	executor, err := remotecommand.NewWebSocketExecutor(t.config, "GET", request.URL().String())

@@ -69,6 +69,8 @@ func (h probedHub) start(t *testing.T) (kubeconfig string) {
 				list.Items = []corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Name: "shop"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main"}}}}}
 			}
 			reply(w, 200, list)
+		case path == inTeam+"/shop":
+			reply(w, 200, corev1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}, ObjectMeta: metav1.ObjectMeta{Name: "shop"}})
 		case path == inTeam+"/shop/log" && query.Get("container") == "main":
 			_, _ = io.WriteString(w, "started\n")
 		default:
@@ -98,6 +100,7 @@ func TestProbes(t *testing.T) {
 		"cluster refuses":  {hub: probedHub{"/pods", clitest.StatusOf(403, metav1.StatusReasonForbidden, "", `pods is forbidden: User "ann" cannot list resource "pods"`)}, good: []string{"test-get", "test-whoami", "test-watch"}, skipped: []string{"test-exec"}, bad: map[string]string{"test-list": `refuses user "ann": ask its owner to bind a role`, "test-logs": "bind a role"}},
 		"no more watches":  {hub: probedHub{"watch", clitest.StatusOf(429, metav1.StatusReasonTooManyRequests, "", "later")}, good: []string{"test-get", "test-whoami", "test-list", "test-logs"}, skipped: []string{"test-exec"}, bad: map[string]string{"test-watch": "proxyAPI.limits"}},
 		"no upgrade there": {args: []string{"--exec=shop"}, good: []string{"test-get", "test-whoami", "test-list", "test-watch", "test-logs"}, bad: map[string]string{"test-exec": "check c1"}},
+		"no such pod":      {args: []string{"--exec=shpo"}, good: []string{"test-get", "test-whoami", "test-list", "test-watch", "test-logs"}, bad: map[string]string{"test-exec": "look at the name and the namespace"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			out, _, err := run(t, test.hub.start(t), append([]string{"test", "c1", "-o", "json"}, test.args...)...)
