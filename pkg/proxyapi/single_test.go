@@ -157,7 +157,12 @@ func TestSingleViewTimeout(t *testing.T) {
 	var began atomic.Bool
 	more := make(chan struct{})
 	w := newSingleWorld(t, func(rw http.ResponseWriter, r *http.Request) {
-		if r.Method == http.MethodGet && r.URL.Query().Get("watch") == "" {
+		switch {
+		case r.URL.Path == "/openapi/v2":
+			<-more
+			_, _ = io.WriteString(rw, "begun and ended")
+			return
+		case r.Method == http.MethodGet && r.URL.Query().Get("watch") == "":
 			<-r.Context().Done()
 			return
 		}
@@ -181,6 +186,11 @@ func TestSingleViewTimeout(t *testing.T) {
 		}
 		watched <- got
 	}()
+	documents := make(chan answer, 1)
+	go func() {
+		resp, body := w.ask(http.MethodGet, "/@impatient/openapi/v2", "hub-token")
+		documents <- answer{resp.StatusCode, body}
+	}()
 	eventually(t, began.Load)
 	for _, path := range []string{"/api/v1/pods", "/api/v1/namespaces/a/pods/x", "/apis"} {
 		if resp, body := w.ask(http.MethodGet, "/@impatient"+path, "hub-token"); resp.StatusCode != http.StatusGatewayTimeout || !strings.Contains(body, "cluster1") {
@@ -188,8 +198,12 @@ func TestSingleViewTimeout(t *testing.T) {
 		}
 	}
 	close(more) // three timeouts later
-	if got, want := <-watched, (answer{200, "begun and ended"}); got != want {
+	want := answer{200, "begun and ended"}
+	if got := <-watched; got != want {
 		t.Errorf("a watch: %v, want %v", got, want)
+	}
+	if got := <-documents; got != want {
+		t.Errorf("the OpenAPI document: %v, want %v", got, want)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strings"
 	"sync"
 	"time"
 
@@ -145,10 +146,13 @@ func (q *ViewRequest) relayTo(w http.ResponseWriter, r *http.Request, to fleet.M
 const changedEvery = 2 * time.Second
 
 // asSingle prepares a request to the only cluster of a view: what reads has the view's
-// timeout, and a watch ends when the view has changed. leave must be called at its end.
+// timeout, and a watch ends when the view has changed. OpenAPI has no such timeout: a kube-apiserver
+// composes the document anew for whoever asks first after a CustomResourceDefinition has changed, which
+// takes it seconds. leave must be called at its end.
 func (q *ViewRequest) asSingle(r *http.Request, rs *scope.Scope) (_ *http.Request, leave func()) {
 	isWatch := rs.Inner.Verb == "watch"
-	if (r.Method == http.MethodGet || r.Method == http.MethodHead) && (isWatch || !rs.Long) {
+	isRead := r.Method == http.MethodGet || r.Method == http.MethodHead
+	if isRead && (isWatch || !rs.Long) && !strings.HasPrefix(rs.Inner.Path, "/openapi/") {
 		rs.BeginWithin = q.timeout
 	}
 	if !isWatch {
