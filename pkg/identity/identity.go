@@ -43,6 +43,11 @@ const (
 	ProxyAPIPeerHost = "cluster-proxy-api-peer" + handlerHostSuffix
 	// ProxyAPIPeerPort is the proxy API's default port for its other replicas.
 	ProxyAPIPeerPort = 9093
+	// FleetIndexHost is the name in the certificate by which the proxy API knows the fleet index. It
+	// is in no DNS.
+	FleetIndexHost = "cluster-proxy-fleet-index" + handlerHostSuffix
+	// FleetIndexPort is the fleet index's default port for the proxy API.
+	FleetIndexPort = 9094
 	// ProxyServerPort is the proxy servers' default port for clients.
 	ProxyServerPort = 8090
 	// AgentServerPort is the proxy servers' default port for agents.
