@@ -114,6 +114,7 @@ func (m *Manager) addControllers(mgr ctrl.Manager, config *rest.Config) error {
 	reconciler := &proxyconfig.Reconciler{Client: mgr.GetClient(), Options: proxyconfig.Options{
 		SignerNamespace: o.SignerSecretNamespace, SignerName: o.SignerSecretName, Namespace: o.Namespace,
 		AgentInstallNamespace: o.AgentInstallNamespace, ImagePullPolicy: o.ImagePullPolicy, Pods: pods, Propagation: o.SecretPropagation, CheckArgs: o.CheckArgs,
+		FleetIndex: len(o.FleetIndexResources) > 0,
 	}}
 	reconciler.Checker = &certificates.AgentChecker{Clusters: clustersWithAddon(mgr.GetClient()), ProxyServer: o.ProxyServer}
 	reconciler.Clusters = addonsOf(mgr.GetClient())
@@ -169,6 +170,7 @@ func (m *Manager) addAgent(mgr ctrl.Manager, config *rest.Config, hub client.Rea
 		CheckArgs:          o.CheckArgs,
 		Hub:                hub,
 		Metrics:            agentaddon.NewMetrics(metrics.Registry),
+		FleetIndex:         o.FleetIndexResources,
 	}
 	built, err := addon.Build()
 	if err != nil {

@@ -18,6 +18,7 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/addonmanager/proxyconfig"
 	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 	"open-cluster-management.io/cluster-proxy/pkg/flags"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetindex/feed"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 )
 
@@ -57,6 +58,8 @@ type Options struct {
 	// AgentNetworkPolicy makes a NetworkPolicy for agents, unless an
 	// AddOnDeploymentConfig says otherwise.
 	AgentNetworkPolicy bool
+	// FleetIndexResources are what the fleet index has rows of, as RESOURCE.GROUP. Without any there is no index.
+	FleetIndexResources []string
 	// FeatureGates are upstream's; see features.
 	FeatureGates map[string]bool
 	// CheckArgs returns why a process would not start with arguments, of which the first is its
@@ -108,6 +111,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.ProxyServer, "proxy-server", o.ProxyServer, "host:port of the proxy servers' client port, through which agents are asked whether they have moved to a new CA")
 	fs.DurationVar(&o.SecretPropagation, "secret-propagation", o.SecretPropagation, "how long pods may take to read a Secret that has changed; each phase of a CA's rotation lasts at least that long")
 	fs.BoolVar(&o.AgentNetworkPolicy, "agent-network-policy", o.AgentNetworkPolicy, "make a NetworkPolicy for agents on managed clusters, unless an AddOnDeploymentConfig says otherwise")
+	fs.StringSliceVar(&o.FleetIndexResources, "fleet-index-resources", o.FleetIndexResources, "resources of which there is a fleet index, as RESOURCE.GROUP, or RESOURCE of the core group: agents get the right to read them and send their rows, and the index gets a certificate; empty means that there is no index; never secrets")
 	fs.Var(cliflag.NewMapStringBool(&o.FeatureGates), "feature-gates", "features to switch on or off, name=true or name=false; there are: "+strings.Join(features, ", "))
 	fs.StringVar(&o.ProxyAPIURL, "proxy-api-url", o.ProxyAPIURL, "https URL of the proxy API for clients outside the hub, for ClusterProfiles; empty means its Service")
 }
@@ -147,6 +151,10 @@ func (o *Options) Validate() error {
 	errs.HostPort("proxy-server", o.ProxyServer)
 	if o.SecretPropagation < time.Second {
 		errs.Refuse("secret-propagation", o.SecretPropagation, "it must be at least 1s, and no shorter than kubelets take")
+	}
+	for _, name := range o.FleetIndexResources {
+		_, err := feed.ParseResource(name)
+		errs.Invalid("fleet-index-resources", name, err)
 	}
 	for _, name := range slices.Sorted(maps.Keys(o.FeatureGates)) {
 		if !slices.Contains(features, name) {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strings"
 
 	"github.com/spf13/pflag"
 
@@ -96,8 +95,8 @@ func (o *Options) Validate() error {
 		errs.Add(fmt.Errorf("--resources has %d resources; it may have 1 to %d", n, maxResources))
 	}
 	for _, name := range o.Resources {
-		if r := resourceOf(name); r.Resource == "secrets" || r.Resource == "" || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789.-") != "" {
-			errs.Refuse("resources", name, "it must be RESOURCE or RESOURCE.GROUP in lower case, and no Secrets are indexed")
+		if _, err := feed.ParseResource(name); err != nil {
+			errs.Invalid("resources", name, err)
 		}
 	}
 	if o.isShared() {
@@ -111,12 +110,8 @@ func (o *Options) Validate() error {
 func (o *Options) indexed() []feed.Resource {
 	var all []feed.Resource
 	for _, name := range slices.Compact(slices.Sorted(slices.Values(o.Resources))) {
-		all = append(all, resourceOf(name))
+		resource, _ := feed.ParseResource(name) // Validate looked at it
+		all = append(all, resource)
 	}
 	return all
-}
-
-func resourceOf(name string) feed.Resource {
-	resource, group, _ := strings.Cut(name, ".")
-	return feed.Resource{Group: group, Resource: resource}
 }

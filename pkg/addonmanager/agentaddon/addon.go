@@ -28,6 +28,9 @@ type Addon struct {
 	// NetworkPolicy says whether agents get a NetworkPolicy, unless an
 	// AddOnDeploymentConfig says otherwise.
 	NetworkPolicy bool
+	// FleetIndex are the resources, as RESOURCE.GROUP, that agents read and send the rows of. Without any they send
+	// none, and may not read any.
+	FleetIndex []string
 	// ExposedServices is the hub's ConfigMap with the Services that agents
 	// forward requests to. Without a name there are none.
 	ExposedServices client.ObjectKey

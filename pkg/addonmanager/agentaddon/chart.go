@@ -19,6 +19,7 @@ type values struct {
 	Image               string                      `json:"image"`
 	ImagePullPolicy     string                      `json:"imagePullPolicy"`
 	ImagePullSecrets    []string                    `json:"imagePullSecrets,omitempty"`
+	Index               []indexed                   `json:"index,omitempty"`
 	NetworkPolicy       networkPolicy               `json:"networkPolicy"`
 	NodeSelector        map[string]string           `json:"nodeSelector,omitempty"`
 	OnHub               bool                        `json:"onHub"`
@@ -38,6 +39,12 @@ type values struct {
 	namespace string
 	// ignored are customized variables that mean nothing here.
 	ignored []string
+}
+
+// indexed are resources of one group of which the agent sends rows to the fleet index.
+type indexed struct {
+	Group     string   `json:"group"`
+	Resources []string `json:"resources"`
 }
 
 // former is what upstream's agents need while they serve clients beside those of this

@@ -23,6 +23,7 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/addonmanager/proxyconfig"
 	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 	"open-cluster-management.io/cluster-proxy/pkg/apis/proxy/v1alpha1"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetindex/feed"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 )
@@ -154,6 +155,9 @@ func (a *Addon) baseValues(ctx context.Context, c *v1alpha1.ManagedProxyConfigur
 	if v.PortForward {
 		v.Args = append(v.Args, "--enable-port-forward-proxy=true", "--hub-kubeconfig=/etc/hub/kubeconfig", "--proxy-server-namespace="+c.Spec.ProxyServer.Namespace)
 	}
+	if err := a.sendRows(v); err != nil {
+		return nil, err
+	}
 	if err := a.exposeServices(ctx, v, cluster, c.Spec.ProxyAgent.AdditionalServiceCAConfigMap); err != nil {
 		return nil, err
 	}
@@ -183,6 +187,25 @@ func (a *Addon) baseArgs(cluster, namespace, host string, port int32) []string {
 		"--min-drain-duration=5s",
 		"--graceful-shutdown-timeout=25s",
 	}
+}
+
+// sendRows has the agent send rows to the fleet index, and read no more than it sends.
+func (a *Addon) sendRows(v *values) error {
+	groups := map[string][]string{}
+	for _, name := range slices.Compact(slices.Sorted(slices.Values(a.FleetIndex))) {
+		resource, err := feed.ParseResource(name)
+		if err != nil {
+			return fmt.Errorf("reading which resources are indexed: %q: %w", name, err)
+		}
+		groups[resource.Group] = append(groups[resource.Group], resource.Resource)
+	}
+	for _, group := range slices.Sorted(maps.Keys(groups)) {
+		v.Index = append(v.Index, indexed{group, groups[group]})
+	}
+	if len(v.Index) > 0 {
+		v.Args = append(v.Args, "--enable-fleet-index=true")
+	}
+	return nil
 }
 
 // hosts are the names in the tunnel that lead to a cluster. The name with the agent's

@@ -70,6 +70,12 @@ func hubWith(t testing.TB, objects ...client.Object) client.WithWatch {
 // render gives the Deployment that would be installed on a cluster.
 func render(t *testing.T, cluster string, config *v1alpha1.ManagedProxyConfiguration, spec *addonv1alpha1.AddOnDeploymentConfigSpec, more ...client.Object) (*appsv1.Deployment, []runtime.Object, error) {
 	t.Helper()
+	return renderIndexed(t, nil, cluster, config, spec, more...)
+}
+
+// renderIndexed is render on a hub with a fleet index of resources.
+func renderIndexed(t *testing.T, resources []string, cluster string, config *v1alpha1.ManagedProxyConfiguration, spec *addonv1alpha1.AddOnDeploymentConfigSpec, more ...client.Object) (*appsv1.Deployment, []runtime.Object, error) {
+	t.Helper()
 	reader := hubWith(t, append(more, config)...)
 	addon := &Addon{
 		Hub:                reader,
@@ -78,6 +84,7 @@ func render(t *testing.T, cluster string, config *v1alpha1.ManagedProxyConfigura
 		DeploymentConfigs:  oneConfig{spec: spec},
 		InstallNamespace:   identity.DefaultAgentNamespace,
 		EnableKubeAPIProxy: true,
+		FleetIndex:         resources,
 		CheckArgs: func(args []string) error {
 			if slices.Contains(args, "--oidc-signing-algs=HS256") {
 				return errors.New("HS256 is secret")
@@ -349,6 +356,50 @@ func TestAgentsRights(t *testing.T) {
 	}
 	if slices.Contains(resources, "serviceaccounts") {
 		t.Error("the agent may impersonate this cluster's service accounts by their kind")
+	}
+}
+
+// TestRightsOfTheIndex wants agents to read what is indexed and nothing else, and only if something is.
+func TestRightsOfTheIndex(t *testing.T) {
+	for _, c := range []struct {
+		resources []string
+		want      []rbacv1.PolicyRule
+		wantError bool
+	}{
+		{},
+		{resources: []string{"pods", "statefulsets.apps", "nodes", "deployments.apps", "pods"}, want: []rbacv1.PolicyRule{
+			{APIGroups: []string{""}, Resources: []string{"nodes", "pods"}, Verbs: []string{"get", "list", "watch"}},
+			{APIGroups: []string{"apps"}, Resources: []string{"deployments", "statefulsets"}, Verbs: []string{"get", "list", "watch"}},
+		}},
+		{resources: []string{"pods", "secrets"}, wantError: true},
+		{resources: []string{"*"}, wantError: true},
+	} {
+		deployment, objects, err := renderIndexed(t, c.resources, "cluster1", configuration(nil), nil)
+		if (err != nil) != c.wantError {
+			t.Errorf("%v: got %v", c.resources, err)
+		}
+		if err != nil {
+			continue
+		}
+		const name = "open-cluster-management:cluster-proxy:index:" + identity.DefaultAgentNamespace
+		var rules []rbacv1.PolicyRule
+		bound := false
+		for _, object := range objects {
+			switch object := object.(type) {
+			case *rbacv1.ClusterRole:
+				if object.Name == name {
+					rules = object.Rules
+				}
+			case *rbacv1.ClusterRoleBinding:
+				bound = bound || object.RoleRef.Name == name && object.Subjects[0].Name == "cluster-proxy"
+			}
+		}
+		if diff := cmp.Diff(c.want, rules); diff != "" || bound != (c.want != nil) {
+			t.Errorf("%v: bound is %v, rules are %s", c.resources, bound, diff)
+		}
+		if slices.Contains(deployment.Spec.Template.Spec.Containers[0].Args, "--enable-fleet-index=true") != (c.want != nil) {
+			t.Errorf("%v: arguments are %v", c.resources, deployment.Spec.Template.Spec.Containers[0].Args)
+		}
 	}
 }
 

@@ -87,6 +87,9 @@ func (p Params) keep(ctx context.Context, c client.Client, hub, agents *authorit
 	if err := errors.Join(failures...); err != nil {
 		return false, err // what is issued now could not be verified
 	}
+	if !p.FleetIndex {
+		failures = append(failures, p.withdraw(ctx, c, IndexClientSecret))
+	}
 	leaves := p.leaves()
 	// In order, so that the same failures make the same message.
 	for _, name := range slices.Sorted(maps.Keys(leaves)) {
@@ -111,6 +114,19 @@ func (p Params) keep(ctx context.Context, c client.Client, hub, agents *authorit
 	return true, errors.Join(failures...)
 }
 
+// withdraw deletes a certificate that was issued here and is not to be any more.
+func (p Params) withdraw(ctx context.Context, c client.Client, name string) error {
+	var secret corev1.Secret
+	err := c.Get(ctx, client.ObjectKey{Namespace: p.Namespace, Name: name}, &secret)
+	if err == nil && secret.Labels[managedLabel] != "" {
+		err = c.Delete(ctx, &secret, client.Preconditions{UID: &secret.UID})
+	}
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("deleting secret %q: %w", name, err)
+	}
+	return nil
+}
+
 func (p Params) leaves() map[string]pki.Leaf {
 	server := serving("proxy-server", p.ServerNames)
 	// Proxy servers are clients of each other's client port.
@@ -122,13 +138,17 @@ func (p Params) leaves() map[string]pki.Leaf {
 	// Replicas of the proxy API are servers to each other.
 	api := client(identity.RoleProxyAPI)
 	api.Server, api.DNSNames = true, []string{identity.ProxyAPIPeerHost}
-	return map[string]pki.Leaf{
+	leaves := map[string]pki.Leaf{
 		p.ProxyServerSecret: peer,
 		p.AgentServerSecret: server,
 		p.ProxyClientSecret: client(identity.RoleClient),
 		APIClientSecret:     api,
 		UserServingSecret:   serving("proxy-api", p.UserServerNames),
 	}
+	if p.FleetIndex {
+		leaves[IndexClientSecret] = client(identity.RoleFleetIndex)
+	}
+	return leaves
 }
 
 func serving(commonName string, names []string) pki.Leaf {

@@ -6,12 +6,14 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"open-cluster-management.io/cluster-proxy/pkg/identity"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 )
 
@@ -80,6 +82,29 @@ func TestEnsureMakesEverythingOnce(t *testing.T) {
 		if len(get(t, c, bundle).Data) != 1 {
 			t.Errorf("bundle %q holds more than the CA", bundle)
 		}
+	}
+}
+
+func TestFleetIndexHasACertificateWhileItIsWanted(t *testing.T) {
+	c, with := newClient(), params()
+	with.FleetIndex = true
+	result, err := Ensure(t.Context(), c, with, start)
+	if err != nil || result.Expiry[IndexClientSecret].IsZero() {
+		t.Fatal(result, err)
+	}
+	authority, err := readAuthority(get(t, c, "cluster-proxy-signer"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	role := pki.Leaf{CommonName: string(identity.RoleFleetIndex), Organizations: []string{identity.Organization}, Client: true, Validity: leafValidity}
+	if reason := pki.RenewalReason(get(t, c, IndexClientSecret).Data[corev1.TLSCertKey], authority.current, role, start); reason != "" {
+		t.Errorf("the certificate is none of the fleet index: %s", reason)
+	}
+	if _, err := Ensure(t.Context(), c, params(), start); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Get(t.Context(), client.ObjectKey{Namespace: hubNamespace, Name: IndexClientSecret}, &corev1.Secret{}); !apierrors.IsNotFound(err) {
+		t.Errorf("without the index there is a certificate: %v", err)
 	}
 }
 

@@ -23,6 +23,7 @@ const (
 	AgentBundleSecret = "cluster-proxy-agent-ca"
 	APIClientSecret   = "cluster-proxy-api-client"
 	UserServingSecret = "cluster-proxy-user-serving-cert"
+	IndexClientSecret = "cluster-proxy-index-client"
 	AgentSignerSecret = "cluster-proxy-agent-signer"
 )
 
@@ -43,6 +44,8 @@ type Params struct {
 	// UserServerProvided says that a user brings the proxy API's certificate: none is made
 	// where there is none. One that was made before goes on until the user deletes it.
 	UserServerProvided bool
+	// FleetIndex issues the fleet index's certificate. Without it there is none, and one that was is deleted.
+	FleetIndex bool
 
 	// Source returns the CAs; nil means that they are made here.
 	Source CASource

@@ -31,6 +31,8 @@ type Options struct {
 	Pods Pods
 	// Propagation is how long a pod may take to read a Secret that has changed.
 	Propagation time.Duration
+	// FleetIndex says that there is a fleet index, which needs a certificate.
+	FleetIndex bool
 	// CheckArgs returns why a process would not start with arguments, of which the first is its
 	// name. Nil checks nothing.
 	CheckArgs func(args []string) error

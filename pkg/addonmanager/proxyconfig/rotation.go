@@ -110,7 +110,7 @@ func (r *Reconciler) certificates(ctx context.Context, c *v1alpha1.ManagedProxyC
 		ProxyServerSecret: secrets.SigningProxyServerSecretName,
 		AgentServerSecret: secrets.SigningAgentServerSecretName,
 		ProxyClientSecret: secrets.SigningProxyClientSecretName,
-		ServerNames:       names, UserServerNames: userNames, UserServerProvided: c.Spec.UserServer == nil,
+		ServerNames:       names, UserServerNames: userNames, UserServerProvided: c.Spec.UserServer == nil, FleetIndex: r.Options.FleetIndex,
 		Source: r.source(c), Request: c.Annotations[v1alpha1.RotateAnnotation],
 		Checker: r.Checker, Propagation: r.Options.Propagation,
 	}

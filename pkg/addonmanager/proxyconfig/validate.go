@@ -156,7 +156,7 @@ func secretNames(c *v1alpha1.ManagedProxyConfiguration) []named {
 func checkSecretNames(c *v1alpha1.ManagedProxyConfiguration, signerName string) error {
 	taken := []string{
 		signerName, certificates.AgentSignerSecret, certificates.HubBundleSecret, certificates.AgentBundleSecret,
-		certificates.APIClientSecret, certificates.UserServingSecret, certificates.CertManagerHubCA, certificates.CertManagerAgentCA,
+		certificates.APIClientSecret, certificates.UserServingSecret, certificates.IndexClientSecret, certificates.CertManagerHubCA, certificates.CertManagerAgentCA,
 	}
 	for _, n := range slices.Concat(secretNames(c), providedNames(c)) {
 		if slices.Contains(taken, n.value) {

@@ -24,6 +24,18 @@ func pod() Row {
 	}
 }
 
+func TestParseResource(t *testing.T) {
+	for text, want := range map[string]Resource{
+		"pods": {Resource: "pods"}, "deployments.apps": {"apps", "deployments"}, "ingresses.networking.k8s.io": {"networking.k8s.io", "ingresses"},
+		"": {}, ".apps": {}, "*": {}, "*.apps": {}, "Pods": {}, "nodes/proxy": {}, "secrets": {}, "secrets.example.com": {},
+	} {
+		got, err := ParseResource(text)
+		if got != want || (err == nil) != (want != Resource{}) {
+			t.Errorf("%q: got %+v, %v", text, got, err)
+		}
+	}
+}
+
 func TestCheckRow(t *testing.T) {
 	many := map[string]string{}
 	for i := range MaxLabels + 1 {

@@ -30,6 +30,18 @@ type Resource struct {
 	Resource string `json:"resource"`
 }
 
+// ParseResource parses resource.group. There are no Secrets in an index, and no subresources.
+func ParseResource(text string) (Resource, error) {
+	resource, group, _ := strings.Cut(text, ".")
+	switch {
+	case resource == "" || strings.Trim(text, "abcdefghijklmnopqrstuvwxyz0123456789.-") != "":
+		return Resource{}, errors.New("it must be RESOURCE or RESOURCE.GROUP in lower case")
+	case resource == "secrets":
+		return Resource{}, errors.New("no Secrets are indexed")
+	}
+	return Resource{Group: group, Resource: resource}, nil
+}
+
 // String returns resource.group, as kubectl takes it.
 func (r Resource) String() string {
 	if r.Group == "" {

@@ -7,3 +7,7 @@ proxy.open-cluster-management.io/component-name: proxy-agent
 {{- define "impersonator" -}}
 open-cluster-management:cluster-proxy:impersonator:{{ .Release.Namespace }}
 {{- end }}
+
+{{- define "index" -}}
+open-cluster-management:cluster-proxy:index:{{ .Release.Namespace }}
+{{- end }}
