@@ -29,6 +29,7 @@ func TestBadInput(t *testing.T) {
 		"pull policy":            {[]string{"addon-manager", "--image-pull-policy=Sometimes"}, []string{"--image-pull-policy", "Always, IfNotPresent or Never"}},
 		"feature gate":           {[]string{"addon-manager", "--feature-gates=Flying=true"}, []string{"--feature-gates", "Flying", "ClusterProfile"}},
 		"URL of the proxy API":   {[]string{"addon-manager", "--proxy-api-url=http://a"}, []string{"--proxy-api-url", "https://"}},
+		"Secrets in the index":   {[]string{"addon-manager", "--fleet-index-resources=pods,secrets"}, []string{"--fleet-index-resources", "secrets", "no Secrets are indexed"}},
 		"malformed kubeconfig":   {[]string{"addon-manager", "--kubeconfig=" + broken}, []string{"--kubeconfig", broken, "line 1"}},
 		"kubeconfig not there":   {[]string{"addon-manager", "--kubeconfig=" + broken + "2"}, []string{"--kubeconfig", broken + "2", "no such file"}},
 		"certificates of agents": {[]string{"proxy-server", "--cluster-cert=/none", "--cluster-key=/none"}, []string{"--cluster-ca-cert"}},

@@ -146,7 +146,10 @@ func (p Params) leaves() map[string]pki.Leaf {
 		UserServingSecret:   serving("proxy-api", p.UserServerNames),
 	}
 	if p.FleetIndex {
-		leaves[IndexClientSecret] = client(identity.RoleFleetIndex)
+		// The index is a server to the proxy API, and a client of proxy servers and agents.
+		index := client(identity.RoleFleetIndex)
+		index.Server, index.DNSNames = true, []string{identity.FleetIndexHost}
+		leaves[IndexClientSecret] = index
 	}
 	return leaves
 }

@@ -96,7 +96,8 @@ func TestFleetIndexHasACertificateWhileItIsWanted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	role := pki.Leaf{CommonName: string(identity.RoleFleetIndex), Organizations: []string{identity.Organization}, Client: true, Validity: leafValidity}
+	role := pki.Leaf{CommonName: string(identity.RoleFleetIndex), Organizations: []string{identity.Organization},
+		Client: true, Server: true, DNSNames: []string{identity.FleetIndexHost}, Validity: leafValidity}
 	if reason := pki.RenewalReason(get(t, c, IndexClientSecret).Data[corev1.TLSCertKey], authority.current, role, start); reason != "" {
 		t.Errorf("the certificate is none of the fleet index: %s", reason)
 	}

@@ -61,14 +61,17 @@ func newClient(t *testing.T, objects ...client.Object) client.Client {
 
 func run(t *testing.T, c client.Client) (ctrl.Result, error) {
 	t.Helper()
-	r := &Reconciler{Client: c, Options: Options{SignerNamespace: ns, SignerName: "cluster-proxy-signer", Namespace: ns, AgentInstallNamespace: "agents", ImagePullPolicy: "IfNotPresent",
+	return reconcilerOf(c).Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Name: "cluster-proxy"}})
+}
+
+func reconcilerOf(c client.Client) *Reconciler {
+	return &Reconciler{Client: c, Options: Options{SignerNamespace: ns, SignerName: "cluster-proxy-signer", Namespace: ns, AgentInstallNamespace: "agents", ImagePullPolicy: "IfNotPresent",
 		CheckArgs: func(args []string) error {
 			if i := slices.IndexFunc(args, func(arg string) bool { return strings.HasSuffix(arg, "-carriers=0") }); i >= 0 {
 				return fmt.Errorf("%s does not take %s", args[0], args[i])
 			}
 			return nil
 		}}}
-	return r.Reconcile(context.Background(), ctrl.Request{NamespacedName: client.ObjectKey{Name: "cluster-proxy"}})
 }
 
 func reconcileOnce(t *testing.T, c client.Client) ctrl.Result {
@@ -127,6 +130,21 @@ func TestReconcile(t *testing.T) {
 	reconcileOnce(t, c)
 	if stored(t, c).ResourceVersion != version {
 		t.Error("the status is written again for nothing")
+	}
+}
+
+// TestFleetIndexsCertificate goes with the addon manager's flag.
+func TestFleetIndexsCertificate(t *testing.T) {
+	c := newClient(t, configuration(nil))
+	for _, wanted := range []bool{false, true, false} {
+		r := reconcilerOf(c)
+		r.Options.FleetIndex = wanted
+		if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Name: "cluster-proxy"}}); err != nil {
+			t.Fatal(err)
+		}
+		if got := exists(t, c, certificates.IndexClientSecret, &corev1.Secret{}); got != wanted {
+			t.Errorf("with FleetIndex %t, the certificate is there: %t", wanted, got)
+		}
 	}
 }
 
