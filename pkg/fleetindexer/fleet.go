@@ -145,23 +145,29 @@ func (f *fleet) measure(ctx context.Context) {
 
 // report sets the metrics of all clusters.
 func (f *fleet) report(now time.Time) {
-	var rows, current, behind int64
+	var rows int64
+	states := map[string]int{stateCurrent: 0, stateBehind: 0, stateRefused: 0}
 	var oldest time.Duration
 	for _, one := range f.following {
 		rows += one.rows.Load()
 		heard := one.heard.Load()
 		age := now.Sub(time.Unix(0, heard))
-		if heard == 0 || age > currentFor {
-			behind++
-		} else {
-			current++
+		switch {
+		case heard != 0 && age <= currentFor:
+			states[stateCurrent]++
+		case one.refused.Load():
+			states[stateRefused]++
+			continue
+		default:
+			states[stateBehind]++
 		}
 		if heard != 0 {
 			oldest = max(oldest, age)
 		}
 	}
 	f.metrics.rows.Set(float64(rows))
-	f.metrics.clusters.WithLabelValues(stateCurrent).Set(float64(current))
-	f.metrics.clusters.WithLabelValues(stateBehind).Set(float64(behind))
+	for state, n := range states {
+		f.metrics.clusters.WithLabelValues(state).Set(float64(n))
+	}
 	f.metrics.oldest.Set(oldest.Seconds())
 }

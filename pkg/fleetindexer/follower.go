@@ -101,7 +101,8 @@ func (f *follower) open(ctx context.Context, cancel func()) (*stream, io.ReadClo
 	f.count(f.writer)
 	body, err := f.agents.open(ctx, f.cluster.Name, request)
 	var refused *refusedError
-	if errors.As(err, &refused) && (refused.code == http.StatusForbidden || refused.code == http.StatusNotFound) {
+	f.refused.Store(errors.As(err, &refused) && (refused.code == http.StatusForbidden || refused.code == http.StatusNotFound))
+	if f.refused.Load() {
 		err = errors.Join(err, f.drop(ctx))
 	}
 	return s, body, err

@@ -9,6 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
 	"open-cluster-management.io/cluster-proxy/pkg/fleetindex"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetindex/feed"
 )
@@ -206,7 +208,7 @@ func TestPauses(t *testing.T) {
 func TestOwnerRefuses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, agents := newTestShared(t, fleetindex.Options{})
-		_, stop := follow(t, s)
+		one, stop := follow(t, s)
 		defer stop()
 		stream := agents.next(t)
 		stream.snapshot(pod("web-0", "1"))
@@ -216,6 +218,13 @@ func TestOwnerRefuses(t *testing.T) {
 		synctest.Wait()
 		if got := rows(t, s); got != nil {
 			t.Errorf("after the owner's refusal: %v", got)
+		}
+		// It is not behind, nor the oldest, however long that lasts.
+		f := &fleet{shared: s, following: map[string]*followed{"a": {one, stop}}}
+		f.report(time.Now().Add(time.Hour))
+		refused, behind := testutil.ToFloat64(s.metrics.clusters.WithLabelValues(stateRefused)), testutil.ToFloat64(s.metrics.clusters.WithLabelValues(stateBehind))
+		if oldest := testutil.ToFloat64(s.metrics.oldest); refused != 1 || behind != 0 || oldest != 0 {
+			t.Errorf("%v clusters refuse, %v are behind, the oldest by %v s", refused, behind, oldest)
 		}
 	})
 }

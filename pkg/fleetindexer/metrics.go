@@ -44,13 +44,14 @@ const (
 const (
 	stateCurrent = "current"
 	stateBehind  = "behind"
+	stateRefused = "refused"
 )
 
 func newMetrics(registry prometheus.Registerer) *metrics {
 	m := &metrics{
 		clusters: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "cluster_proxy_index_clusters",
-			Help: "Clusters that this replica indexes, by whether their rows were known to be current in the last 30 s: current or behind.",
+			Help: "Clusters that this replica indexes, by whether their rows were known to be current in the last 30 s: current, behind, or refused (by the agent or the cluster's owner).",
 		}, []string{"state"}),
 		rows: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "cluster_proxy_index_rows",
@@ -58,7 +59,7 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 		}),
 		oldest: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "cluster_proxy_index_oldest_cluster_seconds",
-			Help: "How long ago the rows of the cluster that is furthest behind were last known to be current, of the clusters that this replica indexes and that were ever heard.",
+			Help: "How long ago the rows of the cluster that is furthest behind were last known to be current, of the clusters that this replica indexes, that were ever heard and do not refuse.",
 		}),
 		storeBytes: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "cluster_proxy_index_store_bytes",

@@ -74,6 +74,8 @@ type progress struct {
 	// heard is when all rows were last known to be those of the cluster, in nanoseconds since 1970; 0 if they
 	// were not since the process began.
 	heard atomic.Int64
+	// refused says that the cluster is not to be indexed, by its owner's will or its agent's configuration.
+	refused atomic.Bool
 	// rows is how many there are.
 	rows atomic.Int64
 }
