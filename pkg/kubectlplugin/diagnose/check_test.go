@@ -83,6 +83,28 @@ func TestCheckTellsWhatIsDead(t *testing.T) {
 	}
 }
 
+// TestFleetIndexIsOptional has hubs with an index that is ready, one that is not, and none.
+func TestFleetIndexIsOptional(t *testing.T) {
+	all := ofRelease("v2")
+	for i := range all {
+		all[i].Spec.Replicas, all[i].Status.ReadyReplicas = new(int32), 2
+		*all[i].Spec.Replicas = 2
+	}
+	index := &all[slices.IndexFunc(all, func(d appsv1.Deployment) bool { return d.Labels["component"] == "cluster-proxy-fleet-index" })]
+	*index.Spec.Replicas, index.Status.ReadyReplicas = 1, 1
+	if f := checkReplicas(all); !f.OK || !strings.Contains(f.Text, "fleet index 1/1") {
+		t.Errorf("an index that is ready: %+v", f)
+	}
+	index.Status.ReadyReplicas = 0
+	if f := checkReplicas(all); f.OK || f.isBad() || !strings.Contains(f.Text, "fleet index 0/1") {
+		t.Errorf("an index that is not ready: %+v", f)
+	}
+	without := slices.DeleteFunc(all, func(d appsv1.Deployment) bool { return d.Labels["component"] == "cluster-proxy-fleet-index" })
+	if f := checkReplicas(without); !f.OK || strings.Contains(f.Text, "index") {
+		t.Errorf("no index: %+v", f)
+	}
+}
+
 // TestCheckSaysWhatIsLost wants the groups and extras of an administrator that a cluster is not
 // told of.
 func TestCheckSaysWhatIsLost(t *testing.T) {

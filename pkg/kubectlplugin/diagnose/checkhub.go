@@ -165,7 +165,9 @@ func checkReplicas(deployments []appsv1.Deployment) finding {
 	for _, p := range hubParts {
 		i := slices.IndexFunc(deployments, func(d appsv1.Deployment) bool { return d.Labels[p.label] == p.value })
 		if i < 0 {
-			missing, down = append(missing, "no "+p.name), true
+			if !p.optional {
+				missing, down = append(missing, "no "+p.name), true
+			}
 			continue
 		}
 		wanted, ready := int32(1), deployments[i].Status.ReadyReplicas
@@ -175,9 +177,9 @@ func checkReplicas(deployments []appsv1.Deployment) finding {
 		one := fmt.Sprintf("%s %d/%d", p.name, ready, wanted)
 		all = append(all, one)
 		if ready < wanted || wanted == 0 {
-			missing, down = append(missing, one), down || ready == 0
+			missing, down = append(missing, one), down || ready == 0 && !p.optional
 		}
-		if wanted == 1 && p.name != "addon manager" {
+		if wanted == 1 && p.name != "addon manager" && !p.optional {
 			single = append(single, p.name)
 		}
 	}

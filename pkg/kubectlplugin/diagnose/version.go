@@ -176,11 +176,16 @@ func developmentBuild(info *debug.BuildInfo) string {
 	return "it is a development build of " + commit
 }
 
-// hubParts are the Deployments of the hub, by a label that each has.
-var hubParts = []struct{ name, label, value string }{
-	{"addon manager", "component", "cluster-proxy-manager"},
-	{"proxy server", "proxy.open-cluster-management.io/component-name", "proxy-server"},
-	{"proxy API", "component", "cluster-proxy-addon-user"},
+// hubParts are the Deployments of the hub, by a label that each has. The optional ones need not be there, and
+// clusters are reached without them.
+var hubParts = []struct {
+	name, label, value string
+	optional           bool
+}{
+	{name: "addon manager", label: "component", value: "cluster-proxy-manager"},
+	{name: "proxy server", label: "proxy.open-cluster-management.io/component-name", value: "proxy-server"},
+	{name: "proxy API", label: "component", value: "cluster-proxy-addon-user"},
+	{name: "fleet index", label: "component", value: "cluster-proxy-fleet-index", optional: true},
 }
 
 func hubVersions(deployments []appsv1.Deployment) (found []part) {
@@ -198,7 +203,7 @@ func hubVersions(deployments []appsv1.Deployment) (found []part) {
 			}
 			found = append(found, of)
 		}
-		if len(found) == before {
+		if len(found) == before && !p.optional {
 			found = append(found, part{Part: p.name, Because: "the addon's namespace has no such Deployment"})
 		}
 	}

@@ -120,7 +120,7 @@ func TestVersion(t *testing.T) {
 		"a rollout goes on": {notGood: true, hub: installation{agentImage: image, deployments: rolling}, out: []string{"proxy server v2 1 of 2 pods", "proxy agent not known because no cluster has the addon"},
 			errOut: []string{"Skew: 1 of 2 pods of the proxy server do not have version v2 yet; see: kubectl get pods -A -l open-cluster-management.io/addon=cluster-proxy"}},
 		"parts of the hub differ": {notGood: true, hub: installation{agentImage: image, deployments: mixed},
-			errOut: []string{"Skew: parts of the hub differ: addon manager v2, proxy server v2, proxy API v1; helm upgrade with one tag for all makes them one"}},
+			errOut: []string{"Skew: parts of the hub differ: addon manager v2, proxy server v2, proxy API v1, fleet index v2; helm upgrade with one tag for all makes them one"}},
 		"agents of another image": {notGood: true, hub: installation{agentImage: "x/cluster-proxy@sha256:12", deployments: ofRelease("v2"), applied: []appliedBy{{"x/cluster-proxy@sha256:12", 2}}},
 			out:    []string{"proxy agent sha256:12 2 clusters"},
 			errOut: []string{"Skew: agents of 2 clusters have version sha256:12, which the hub does not have: value proxyAgentImage of the chart names it"}},
