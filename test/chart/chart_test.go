@@ -10,7 +10,7 @@ import (
 // everything switches on all that is optional.
 const everything = `
 replicas: 2
-networkPolicies: {enabled: true, clients: [{namespaceSelector: {matchLabels: {a: b}}}], monitoring: [{namespaceSelector: {matchLabels: {c: d}}}], recordings: []}
+networkPolicies: {enabled: true, clients: [{namespaceSelector: {matchLabels: {a: b}}}], monitoring: [{namespaceSelector: {matchLabels: {c: d}}}], recordings: [], databases: [{podSelector: {matchLabels: {e: f}}}]}
 imagePullSecrets: [pull]
 nodeSelector: {a: b}
 tolerations: [{key: a, operator: Exists}]
@@ -22,9 +22,10 @@ podAnnotations: {note: b}
 proxyConfig: {httpProxy: "http://p:1", httpsProxy: "http://p:2", noProxy: ".svc"}
 userServer: {additionalSANs: [proxy.example.com]}
 logging: {level: 4, format: json}
-extraArgs: {addonManager: [--leader-elect=false], proxyAPI: [--max-requests-per-user=1], proxyServer: [--keepalive-time=20s], proxyAgent: [--sync-interval=2s]}
+extraArgs: {addonManager: [--leader-elect=false], proxyAPI: [--max-requests-per-user=1], proxyServer: [--keepalive-time=20s], proxyAgent: [--sync-interval=2s], fleetIndex: [--max-rows-per-cluster=1]}
 karmadaAPI: {enabled: true, controlPlaneCluster: local-cluster}
 ui: {enabled: true}
+fleetIndex: {enabled: true, replicas: 2, staleRightsSeconds: 0, store: {secret: s, key: k, port: 5433}}
 monitoring: {podMonitor: {enabled: true, labels: {release: prometheus}, interval: 15s}, prometheusRule: {enabled: true, labels: {release: prometheus}}, dashboards: {enabled: true, annotations: {folder: a}}}
 proxyAPI: {allowAuthenticated: true, clusterDomain: c.example.com, audiences: [a, b], allowAnonymous: true, hubOutageGraceSeconds: 0, limits: {requestsPerUser: 0}, revalidateStreamsSeconds: 0, audit: {policyConfigMap: p, webhookSecret: w}, tracingConfigMap: t, recording: {enabled: true, existingClaim: r, fsGroup: 65532, clusters: [a], clusterSets: [b], failClosed: true, stdin: true}}
 `
@@ -37,6 +38,8 @@ func TestNamesThatLookLikeNumbers(t *testing.T) {
 		"{exposedServicesConfigMapName: 'NAME', exposedServices: [{namespace: a, service: b}]}",
 		"proxyAPI: {audit: {policyConfigMap: 'NAME', webhookSecret: 'NAME'}, tracingConfigMap: 'NAME', recording: {enabled: true, existingClaim: 'NAME'}}",
 		"proxyAPI: {recording: {enabled: true, service: {url: 'https://a', secret: 'NAME'}}}",
+		"fleetIndex: {enabled: true, store: {secret: 'NAME', key: 'NAME'}}",
+		"fleetIndex: {enabled: true, persistence: {storageClass: 'NAME'}}",
 	} {
 		for _, name := range []string{"2026", "null"} {
 			changed := mustRender(t, strings.ReplaceAll(values, "NAME", name))
@@ -119,6 +122,12 @@ func TestRefusedValues(t *testing.T) {
 		{"recordings at two places", "proxyAPI: {recording: {enabled: true, existingClaim: c, service: {url: 'https://a', secret: b}}}", "one place"},
 		{"recordings that are not on", "proxyAPI: {recording: {service: {url: 'https://a', secret: b}}}", "recording.enabled=true"},
 		{"recordings' Service that is not named", "{networkPolicies: {enabled: true}, proxyAPI: {recording: {enabled: true, service: {url: 'https://a', secret: b}}}}", "networkPolicies.recordings"},
+		{"replicas of an index in SQLite", "fleetIndex: {enabled: true, replicas: 2}", "fleetIndex.replicas=2 needs PostgreSQL"},
+		{"Secrets in the index", "fleetIndex: {enabled: true, resources: [pods, secrets]}", "no Secrets are indexed"},
+		{"all in the index", "fleetIndex: {enabled: true, resources: ['*']}", "resources"},
+		{"nothing in the index", "fleetIndex: {enabled: true, resources: []}", "resources"},
+		{"index without the proxy API", "{enableServiceProxy: false, fleetIndex: {enabled: true}}", "needs enableServiceProxy=true"},
+		{"database that is not named", "{networkPolicies: {enabled: true}, fleetIndex: {enabled: true, store: {secret: a}}}", "networkPolicies.databases"},
 		{"chart of no release", "registry: ''", "helm upgrade --install cluster-proxy oci://<registry>/charts/cluster-proxy"},
 		{"agents without a replica", "proxyAgent: {replicas: 0}", "replicas"},
 		{"two entrypoints", "proxyServer: {entrypointAddress: a, entrypointLoadBalancer: true}", "not both"},
@@ -170,7 +179,7 @@ func TestEveryValueIsRead(t *testing.T) {
 		"podDisruptionBudget": "{replicas: 2, podDisruptionBudget: {enabled: false}}", "proxyAPI": "proxyAPI: {gracefulShutdownTimeoutSeconds: 5}",
 		"terminationGracePeriodSeconds": "terminationGracePeriodSeconds: 5", "proxyConfig": "proxyConfig: {httpsProxy: a}",
 		"featureGates": "featureGates: {clusterProfile: true}", "logging": "logging: {level: 2}", "extraArgs": "extraArgs: {proxyAPI: [--a=b]}",
-		"withoutLookup": "withoutLookup: {crd: false}", "fleetView": "fleetView: {enabled: false}", "passes": "passes: {enabled: false}", "karmadaAPI": "karmadaAPI: {enabled: true}", "ui": "ui: {enabled: true}", "monitoring": "monitoring: {prometheusRule: {enabled: true}}",
+		"withoutLookup": "withoutLookup: {crd: false}", "fleetView": "fleetView: {enabled: false}", "passes": "passes: {enabled: false}", "fleetIndex": "fleetIndex: {enabled: true}", "karmadaAPI": "karmadaAPI: {enabled: true}", "ui": "ui: {enabled: true}", "monitoring": "monitoring: {prometheusRule: {enabled: true}}",
 		"signer": "signer: {type: CertManager}", "secretPropagationSeconds": "secretPropagationSeconds: 5",
 		// Refused unless they have their default; TestRefusedValues.
 		"enableImpersonation": "",

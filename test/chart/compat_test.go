@@ -34,7 +34,7 @@ func TestExposedServicesWithNumbers(t *testing.T) {
 func TestMoreArguments(t *testing.T) {
 	rendered := mustRender(t, everything)
 	for _, deployment := range rendered.deployments(t) {
-		more := map[string]string{"cluster-proxy-addon-manager": "--leader-elect=false", "cluster-proxy-addon-user": "--max-requests-per-user=1"}[deployment.Name]
+		more := map[string]string{"cluster-proxy-addon-manager": "--leader-elect=false", "cluster-proxy-addon-user": "--max-requests-per-user=1", "cluster-proxy-fleet-index": "--max-rows-per-cluster=1"}[deployment.Name]
 		args := deployment.Spec.Template.Spec.Containers[0].Args
 		if diff := cmp.Diff([]string{"--v=4", "--logging-format=json", more}, args[len(args)-3:]); diff != "" {
 			t.Errorf("last arguments of %s (-want +got):\n%s", deployment.Name, diff)

@@ -47,10 +47,14 @@ func TestNetworkPoliciesNameTheirPeers(t *testing.T) {
 		"cluster-proxy-addon-manager-network-policy": {in: map[int32][]string{58080: {"c=d"}}, out: map[int32]string{8090: "component-name=proxy-server"}},
 		"cluster-proxy-addon-user-network-policy": {
 			in:  map[int32][]string{9092: {"*"}, 8000: {"c=d"}, 9093: {"component=cluster-proxy-addon-user"}},
-			out: map[int32]string{8090: "component-name=proxy-server", 9093: "addon=cluster-proxy component=cluster-proxy-addon-user"},
+			out: map[int32]string{8090: "component-name=proxy-server", 9093: "addon=cluster-proxy component=cluster-proxy-addon-user", 9094: "addon=cluster-proxy component=cluster-proxy-fleet-index"},
+		},
+		"cluster-proxy-fleet-index-network-policy": {
+			in:  map[int32][]string{9094: {"component=cluster-proxy-addon-user"}, 8000: {"c=d"}},
+			out: map[int32]string{8090: "component-name=proxy-server", 5433: "e=f"},
 		},
 		"cluster-proxy-proxy-server-network-policy": {
-			in:  map[int32][]string{8091: {"*"}, 8092: {"c=d"}, 8090: {"a=b", "component-name=proxy-server"}},
+			in:  map[int32][]string{8091: {"*"}, 8092: {"c=d"}, 8090: {"a=b", "component-name=proxy-server", "component=cluster-proxy-fleet-index"}},
 			out: map[int32]string{8090: "component-name=proxy-server"},
 		},
 	} {

@@ -48,6 +48,12 @@ func renderFor(t *testing.T, c *chart.Chart, values, version string) (objects, e
 	t.Helper()
 	hub := chartutil.DefaultCapabilities.Copy()
 	hub.KubeVersion.Version = version
+	return renderWith(t, c, values, hub)
+}
+
+// renderWith is render for a hub with other APIs.
+func renderWith(t *testing.T, c *chart.Chart, values string, hub *chartutil.Capabilities) (objects, error) {
+	t.Helper()
 	parsed := map[string]any{}
 	if err := yaml.Unmarshal([]byte(values), &parsed); err != nil {
 		t.Fatalf("reading the test's values: %v", err)

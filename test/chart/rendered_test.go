@@ -34,6 +34,7 @@ var sets = map[string]string{
 	"pod-labels":            "podLabels: {app: mesh, component: mine}",
 	"disruptions":           "{replicas: 3, podDisruptionBudget: {maxUnavailable: null}}",
 	"disruptions-percent":   "{replicas: 3, podDisruptionBudget: {maxUnavailable: '50%'}}",
+	"fleet-index":           "fleetIndex: {enabled: true}",
 	"karmada":               "karmadaAPI: {enabled: true}",
 	"recording":             "proxyAPI: {recording: {enabled: true}}",
 	"recording-token":       "{networkPolicies: {enabled: true, recordings: [{podSelector: {matchLabels: {app: recorder}}}]}, proxyAPI: {recording: {enabled: true, service: {url: 'https://a:8443/b', secret: c}}}}",
