@@ -44,30 +44,10 @@ func PeerTransport(source *pki.Reloader) *http.Transport {
 			ctx, cancel := context.WithTimeout(ctx, greetTimeout)
 			defer cancel()
 			config := source.ClientConfig(identity.ProxyAPIPeerHost)
-			config.VerifyConnection = func(state tls.ConnectionState) error { return checkPeer(source, &state) }
+			config.VerifyConnection = func(state tls.ConnectionState) error { return source.CheckRole(state, identity.RoleProxyAPI) }
 			return (&tls.Dialer{Config: config}).DialContext(ctx, network, address)
 		},
 	}
-}
-
-// checkPeer returns an error unless the other end is a replica of the proxy API, with a
-// certificate that a new handshake would accept.
-func checkPeer(source *pki.Reloader, state *tls.ConnectionState) error {
-	// Within a handshake that is not complete for crypto/tls, the chain is verified.
-	done := *state
-	done.HandshakeComplete = true
-	role, err := pki.PeerRole(done)
-	if err != nil {
-		return err
-	}
-	if role != identity.RoleProxyAPI {
-		return fmt.Errorf("role %q is not that of the proxy API", role)
-	}
-	certificate, err := pki.PeerCertificate(done)
-	if err != nil {
-		return err
-	}
-	return source.Recheck(certificate, time.Now())
 }
 
 // Serve serves peers until ctx is done.
@@ -94,7 +74,7 @@ func (p *Peers) handler(source *pki.Reloader) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		err := errors.New("it does not speak TLS")
 		if r.TLS != nil {
-			err = checkPeer(source, r.TLS)
+			err = source.CheckRole(*r.TLS, identity.RoleProxyAPI)
 		}
 		if err != nil {
 			p.Metrics.Rejected.WithLabelValues(metrics.RejectedPeer).Inc()
