@@ -33,12 +33,14 @@ type directory struct {
 	resources          map[int64]feed.Resource
 	definitions        map[int64]*feed.Definition
 	clusters           map[int64]*listedCluster
+	// ids are those of clusters by their names.
+	ids map[string]int64
 	// feeds have the ids of all in order, unless it is nil and has to be made again.
 	feeds []int64
 }
 
 type listedCluster struct {
-	name  string
+	Cluster
 	feeds map[int64]*feed.Definition
 }
 
@@ -67,7 +69,8 @@ func (d *directory) refresh(ctx context.Context, db *database) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.resources == nil || d.removals != removals {
-		d.sequence, d.resources, d.definitions, d.clusters = 0, map[int64]feed.Resource{}, map[int64]*feed.Definition{}, map[int64]*listedCluster{}
+		d.sequence, d.resources, d.definitions = 0, map[int64]feed.Resource{}, map[int64]*feed.Definition{}
+		d.clusters, d.ids = map[int64]*listedCluster{}, map[string]int64{}
 	}
 	if d.sequence >= sequence && d.removals == removals {
 		return nil // another call was faster
@@ -89,7 +92,7 @@ func (db *database) readSequence(ctx context.Context) (sequence, removals int64,
 // sequence that was read before, and are then read again.
 func (d *directory) readLocked(ctx context.Context, db *database) error {
 	var id, other int64
-	var name, group string
+	var name, group, uid string
 	err := db.each(ctx, `SELECT id, grp, name FROM resource`, nil, []any{&id, &group, &name}, func() error {
 		d.resources[id] = feed.Resource{Group: group, Resource: name}
 		return nil
@@ -109,8 +112,8 @@ func (d *directory) readLocked(ctx context.Context, db *database) error {
 	if err != nil {
 		return err
 	}
-	err = db.each(ctx, `SELECT id, name FROM cluster WHERE changed > ?`, []any{d.sequence}, []any{&id, &name}, func() error {
-		d.clusters[id] = &listedCluster{name: name, feeds: map[int64]*feed.Definition{}}
+	err = db.each(ctx, `SELECT id, name, uid FROM cluster WHERE changed > ?`, []any{d.sequence}, []any{&id, &name, &uid}, func() error {
+		d.clusters[id], d.ids[name] = &listedCluster{Cluster{name, uid}, map[int64]*feed.Definition{}}, id
 		return nil
 	})
 	if err != nil {
@@ -125,7 +128,7 @@ func (d *directory) readLocked(ctx context.Context, db *database) error {
 }
 
 // places returns the feeds whose cluster and definition are wanted, in the order of their ids.
-func (d *directory) places(cluster func(string) bool, definition func(*feed.Definition) bool) []place {
+func (d *directory) places(cluster func(Cluster) bool, definition func(*feed.Definition) bool) []place {
 	d.mu.RLock()
 	for d.feeds == nil {
 		d.mu.RUnlock()
@@ -135,15 +138,33 @@ func (d *directory) places(cluster func(string) bool, definition func(*feed.Defi
 	defer d.mu.RUnlock()
 	wanted := map[int64]bool{}
 	for id, c := range d.clusters {
-		wanted[id] = cluster == nil || cluster(c.name)
+		wanted[id] = cluster(c.Cluster)
 	}
 	var places []place
 	for i, id := range d.feeds {
 		if c := d.clusters[id&maxCluster]; wanted[id&maxCluster] && c.feeds[id] != nil && definition(c.feeds[id]) {
-			places = append(places, place{feed: id, cluster: c.name, definition: c.feeds[id], index: i})
+			places = append(places, place{feed: id, cluster: c.Name, definition: c.feeds[id], index: i})
 		}
 	}
 	return places
+}
+
+// find sets the places of the clusters of a list that have a feed of a resource. Another cluster with the name is none
+// of them.
+func (d *directory) find(r feed.Resource, parts []*part) {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	for resource, known := range d.resources {
+		if known != r {
+			continue
+		}
+		for _, p := range parts {
+			id := feedID(resource, d.ids[p.cluster.Name])
+			if c := d.clusters[d.ids[p.cluster.Name]]; c != nil && c.Cluster == p.cluster && c.feeds[id] != nil {
+				p.place = place{feed: id, cluster: c.Name, definition: c.feeds[id]}
+			}
+		}
+	}
 }
 
 func (d *directory) sort() {

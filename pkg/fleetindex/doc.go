@@ -1,7 +1,7 @@
 // Package fleetindex keeps the rows of all clusters' objects in a store and answers lists, searches and
 // counts from it. It knows neither HTTP nor tunnels nor OCM: a process gives it what agents send, and
 // says for each question what the caller may list. Packages feed and query have rows and searches. Package
-// fleetindexer writes to it; views that ask it are to come.
+// fleetindexer writes to it, and asks it for the proxy API.
 //
 // # The store
 //
@@ -45,9 +45,10 @@
 // A list needs the right to all that it asks for, as at a cluster: without a namespace that is all
 // namespaces. A search finds rows in single namespaces as well.
 //
-// A list reads some clusters at a time, in the order of their names, and no more than maxPage rows. It
+// A list reads some clusters at a time, in the caller's order, and no more than maxPage rows. It
 // has no transaction open while its caller sends them. It reads the feeds' versions first: rows are
-// as new or newer, and a watch from that version misses nothing.
+// as new or newer, and a watch from that version misses nothing. Each cluster has pages of its own, which all
+// have the version of the first.
 //
 // A search reads in the order of the store's numbers until it has enough, whatever the number of matches. Rows
 // of one page are sorted for people. Terms that compare a whole text also ask for its words, if it
@@ -56,7 +57,7 @@
 // Counts by cluster and kind need the words' table alone, those by status an index.
 //
 // Continue tokens are encrypted with a key of the store, because numbers of rows say how many there were. They are
-// good for the same request only. Rights are asked again for each page.
+// good for the same request of the same caller only. Rights are asked again for each page.
 //
 // # What fails how
 //
@@ -66,7 +67,8 @@
 //
 // # Files
 //
-//	list.go       lists
+//	list.go       lists of one resource, by cluster
+//	basis.go      what searches are about, and based on
 //	count.go      counts
 //	search.go     searches, and the ranges that rights leave
 //	found.go      rows as they are read

@@ -139,18 +139,80 @@ func put(t testing.TB, w *Writer, d feed.Definition, rows ...feed.Row) {
 
 func everything(string, feed.Resource) Scope { return Scope{All: true} }
 
-// list returns the rows of a list as cluster/namespace/name.
-func list(t testing.TB, s *Store, o ListOptions) ([]string, *Listed) {
+// list returns the rows of a list as cluster/namespace/name, and what it says of the clusters that the caller may list. It is
+// of all clusters by name if the options have none.
+func list(t testing.TB, s *Store, o ListOptions) (found []string, listed []Listed) {
 	t.Helper()
-	var found []string
-	listed, err := s.List(t.Context(), o, func(f *Found) error {
-		found = append(found, f.Cluster+"/"+f.Namespace+"/"+f.Name)
+	if o.Clusters == nil {
+		o.Clusters = all(t, s)
+	}
+	ended := 0
+	err := s.List(t.Context(), o, func(l *Listed, f *Found) error {
+		if l.Cluster != o.Clusters[ended].Name || f != nil && f.Cluster != l.Cluster {
+			t.Errorf("cluster %s was visited in the place of %s", l.Cluster, o.Clusters[ended].Name)
+		}
+		if f != nil {
+			found = append(found, f.Cluster+"/"+f.Namespace+"/"+f.Name)
+			return nil
+		}
+		if ended++; l.Definition != nil {
+			listed = append(listed, *l)
+		}
 		return nil
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
+	if ended != len(o.Clusters) {
+		t.Errorf("the list is of %d clusters of %d", ended, len(o.Clusters))
+	}
 	return found, listed
+}
+
+// all returns the clusters of a store by name.
+func all(t testing.TB, s *Store) (wanted []Wanted) {
+	t.Helper()
+	clusters, err := s.Clusters(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.SortFunc(clusters, func(a, b Cluster) int { return strings.Compare(a.Name, b.Name) })
+	for _, c := range clusters {
+		wanted = append(wanted, Wanted{Cluster: c})
+	}
+	return wanted
+}
+
+// pages returns the rows of all pages of a list, by cluster.
+func pages(t testing.TB, s *Store, o ListOptions) (found []string) {
+	t.Helper()
+	wanted := all(t, s)
+	if o.Clusters == nil {
+		o.Clusters = wanted
+	}
+	of := map[string][]string{}
+	for page := 0; len(o.Clusters) > 0; page++ {
+		rows, listed := list(t, s, o)
+		n := map[string]int{}
+		for _, row := range rows {
+			cluster, _, _ := strings.Cut(row, "/")
+			of[cluster] = append(of[cluster], row)
+			n[cluster]++
+		}
+		o.Clusters = nil
+		for _, l := range listed {
+			if o.Limit > 0 && n[l.Cluster] > o.Limit || page > 0 && n[l.Cluster] == 0 {
+				t.Errorf("page %d by %d of cluster %s has %d rows", page, o.Limit, l.Cluster, n[l.Cluster])
+			}
+			if l.Continue != "" {
+				o.Clusters = append(o.Clusters, Wanted{Cluster{l.Cluster, "uid-" + l.Cluster}, l.Continue})
+			}
+		}
+	}
+	for _, c := range wanted {
+		found = append(found, of[c.Name]...)
+	}
+	return found
 }
 
 func parse(t testing.TB, text string) query.Query {

@@ -27,13 +27,15 @@ func TestListSelects(t *testing.T) {
 		}{
 			"all":                                  {ListOptions{}, "a/shop/web-0 b/Shop/Web b/a/z b/shop/web-0"},
 			"a namespace":                          {ListOptions{Namespace: "shop"}, "a/shop/web-0 b/shop/web-0"},
-			"a cluster":                            {ListOptions{Clusters: func(name string) bool { return name == "b" }}, "b/Shop/Web b/a/z b/shop/web-0"},
+			"a cluster":                            {ListOptions{Clusters: []Wanted{{Cluster: Cluster{"b", "uid-b"}}}}, "b/Shop/Web b/a/z b/shop/web-0"},
 			"label":                                {ListOptions{Labels: selector(t, "app=web,tier")}, "a/shop/web-0"},
 			"labels in":                            {ListOptions{Labels: selector(t, "app in (db, cache)")}, "b/a/z"},
 			"label not":                            {ListOptions{Labels: selector(t, "app!=db,!tier")}, "b/Shop/Web b/shop/web-0"},
 			"nothing":                              {ListOptions{Labels: labels.Nothing()}, ""},
 			"name":                                 {ListOptions{Fields: fields.ParseSelectorOrDie("metadata.name=web-0,metadata.namespace!=x")}, "a/shop/web-0 b/shop/web-0"},
 			"not a name":                           {ListOptions{Fields: fields.ParseSelectorOrDie("metadata.name!=web-0")}, "b/Shop/Web b/a/z"},
+			"another order":                        {ListOptions{Clusters: []Wanted{{Cluster: Cluster{"b", "uid-b"}}, {Cluster: Cluster{"none", "uid"}}, {Cluster: Cluster{"a", "uid-a"}}}, Namespace: "shop"}, "a/shop/web-0 b/shop/web-0"},
+			"another cluster with the name":        {ListOptions{Clusters: []Wanted{{Cluster: Cluster{"b", "uid-2"}}}}, ""},
 			"no rights":                            {ListOptions{Rights: Rights(func(string, feed.Resource) Scope { return Scope{} })}, ""},
 			"right to namespace":                   {ListOptions{Namespace: "shop", Rights: only("a", "shop")}, "a/shop/web-0"},
 			"all namespaces need the right to all": {ListOptions{Rights: only("a", "shop")}, ""},
@@ -46,28 +48,61 @@ func TestListSelects(t *testing.T) {
 			wanted := strings.Fields(c.want)
 			// Pages of any size have the same rows in the same order, and no last page is empty.
 			for _, limit := range []int{0, 1, 2, 3, 4} {
-				o, got := c.options, []string(nil)
-				for page := 0; ; page++ {
-					o.Limit = limit
-					rows, listed := list(t, s, o)
-					if got = append(got, rows...); limit > 0 && len(rows) > limit || len(rows) == 0 && page > 0 {
-						t.Errorf("%s: page %d by %d has %v", name, page, limit, rows)
-					}
-					if o.Continue = listed.Continue; o.Continue == "" {
-						break
-					}
-				}
+				o := c.options
+				o.Limit = limit
+				got := pages(t, s, o)
 				if !slices.Equal(got, wanted) {
 					t.Errorf("%s, limit %d: %s", name, limit, cmp.Diff(wanted, got))
 				}
 			}
 		}
-		if _, err := s.List(t.Context(), ListOptions{Resource: podDefinition.Resource, Rights: everything, Fields: fields.ParseSelectorOrDie("spec.nodeName=x")}, nil); err == nil {
+		if err := s.CheckList(ListOptions{Fields: fields.ParseSelectorOrDie("spec.nodeName=x")}); err == nil {
 			t.Error("a field that the index does not have was taken")
 		}
-		_, listed := list(t, s, ListOptions{Resource: podDefinition.Resource, Rights: everything, Limit: 1})
-		if _, err := s.List(t.Context(), ListOptions{Resource: nodeDefinition.Resource, Rights: everything, Continue: listed.Continue}, nil); !errors.Is(err, ErrToken) {
-			t.Errorf("the token of another list: got %v", err)
+	})
+}
+
+// TestListPages wants of a page what a kube-apiserver says of it, and that its token is for nothing else.
+func TestListPages(t *testing.T) {
+	eachEngine(t, func(t *testing.T, at location) {
+		s := at.open(t, Options{})
+		w := claim(t, s, "a", podDefinition)
+		put(t, w, podDefinition, pod("shop", "web-0", "1"), pod("shop", "web-1", "1"), pod("shop", "web-2", "1"), pod("x", "web-3", "1"))
+		put(t, claim(t, s, "b", podDefinition), podDefinition, pod("shop", "web-0", "1"))
+		o := ListOptions{Resource: podDefinition.Resource, Rights: everything, Caller: "jane", Limit: 2}
+		rows, listed := list(t, s, o)
+		a := listed[0]
+		if !slices.Equal(rows, []string{"a/shop/web-0", "a/shop/web-1", "b/shop/web-0"}) || a.Continue == "" || a.Remaining != 2 || a.Version != "100" || listed[1].Continue != "" || listed[1].Remaining != 0 {
+			t.Errorf("got %v, %+v", rows, listed)
+		}
+		// What is written between the pages is not told of by the version of the first one.
+		if _, err := w.Apply(t.Context(), Changes{Resource: podDefinition.Resource, Gone: []feed.Key{{Namespace: "shop", Name: "web-1"}}, Version: "200"}); err != nil {
+			t.Fatal(err)
+		}
+		next := o
+		next.Clusters = []Wanted{{Cluster{"a", "uid-a"}, a.Continue}}
+		if rows, listed := list(t, s, next); !slices.Equal(rows, []string{"a/shop/web-2", "a/x/web-3"}) || listed[0].Version != "100" || listed[0].Continue != "" {
+			t.Errorf("got %v, %+v", rows, listed)
+		}
+		o.Namespace = "shop"
+		if _, listed := list(t, s, o); listed[0].Remaining != 0 {
+			t.Errorf("a list that selects says that %d rows remain", listed[0].Remaining)
+		}
+		for name, change := range map[string]func(*ListOptions){
+			"another cluster":   func(o *ListOptions) { o.Clusters[0].Cluster = Cluster{"b", "uid-b"} },
+			"another UID":       func(o *ListOptions) { o.Clusters[0].UID = "uid-2" },
+			"another caller":    func(o *ListOptions) { o.Caller = "joe" },
+			"another resource":  func(o *ListOptions) { o.Resource = nodeDefinition.Resource },
+			"another namespace": func(o *ListOptions) { o.Namespace = "x" },
+			"another selector":  func(o *ListOptions) { o.Labels = selector(t, "app=web") },
+			"one of no store":   func(o *ListOptions) { o.Clusters[0].Continue = "x" },
+		} {
+			o := next
+			o.Clusters = slices.Clone(next.Clusters)
+			change(&o)
+			if err := s.CheckList(o); !errors.Is(err, ErrToken) {
+				t.Errorf("the token with %s: got %v", name, err)
+			}
 		}
 	})
 }
@@ -113,14 +148,7 @@ func TestListIsWhole(t *testing.T) {
 		slices.Sort(want)
 		for _, o := range []ListOptions{{}, {Namespace: "shop"}, {Labels: selector(t, "app!=db")}, {Limit: 700}, {Limit: 700, Labels: selector(t, "app!=db")}} {
 			o.Resource, o.Rights = podDefinition.Resource, everything
-			var got []string
-			for {
-				rows, listed := list(t, s, o)
-				got = append(got, rows...)
-				if o.Continue = listed.Continue; o.Continue == "" {
-					break
-				}
-			}
+			got := pages(t, s, o)
 			if !slices.Equal(got, want) {
 				t.Errorf("%+v: got %d rows, want %d in order", o, len(got), len(want))
 			}
@@ -142,8 +170,11 @@ func TestListSaysWhatItIsBasedOn(t *testing.T) {
 		}
 		claim(t, s, "b", podDefinition)
 		var found []Found
-		listed, err := s.List(t.Context(), ListOptions{Resource: podDefinition.Resource, Rights: everything}, func(f *Found) error {
-			found = append(found, *f)
+		o := ListOptions{Resource: podDefinition.Resource, Rights: everything, Clusters: all(t, s)}
+		err := s.List(t.Context(), o, func(_ *Listed, f *Found) error {
+			if f != nil {
+				found = append(found, *f)
+			}
 			return nil
 		})
 		if err != nil || len(found) != 1 {
@@ -152,10 +183,12 @@ func TestListSaysWhatItIsBasedOn(t *testing.T) {
 		if diff := cmp.Diff(row, found[0].Row); diff != "" || found[0].Cluster != "a" || found[0].Definition.Kind != "Pod" {
 			t.Error(found[0].Cluster, diff)
 		}
-		if len(listed.Feeds) != 2 {
-			t.Fatalf("got %v", listed.Feeds)
+		o.Reads = func(l *Listed) bool { return l.Cluster != "a" }
+		rows, listed := list(t, s, o)
+		if len(listed) != 2 || len(rows) != 0 {
+			t.Fatalf("got %v, %v", rows, listed)
 		}
-		a, b := listed.Feeds[0], listed.Feeds[1]
+		a, b := listed[0], listed[1]
 		if a.Cluster != "a" || a.Version != "100" || !a.Synced || !a.Heard.Equal(heard) || a.Incomplete != "" {
 			t.Errorf("got %+v", a)
 		}
@@ -163,7 +196,7 @@ func TestListSaysWhatItIsBasedOn(t *testing.T) {
 			t.Errorf("got %+v", b)
 		}
 		stop := errors.New("enough")
-		if _, err := s.List(t.Context(), ListOptions{Resource: podDefinition.Resource, Rights: everything}, func(*Found) error { return stop }); !errors.Is(err, stop) {
+		if err := s.List(t.Context(), o, func(*Listed, *Found) error { return stop }); !errors.Is(err, stop) {
 			t.Errorf("got %v", err)
 		}
 	})

@@ -18,7 +18,9 @@ const MaxFound = 1000
 type SearchOptions struct {
 	Query query.Query
 	// Clusters reports which clusters are wanted. Nil means all.
-	Clusters func(string) bool
+	Clusters func(Cluster) bool
+	// Caller is whom tokens are made for. They are good for no other.
+	Caller string
 	// Rights are the caller's. Rows in single namespaces are found as well.
 	Rights Rights
 	// Limit is how many rows there are at most.
@@ -34,7 +36,7 @@ func (s *Store) Search(ctx context.Context, o SearchOptions) ([]Found, string, e
 	if o.Limit <= 0 || o.Limit > MaxFound {
 		o.Limit = MaxFound
 	}
-	request := "search " + o.Query.String()
+	request := fmt.Sprintf("search %q %s", o.Caller, o.Query)
 	after, err := s.tokens.unseal(o.Continue, request)
 	if err != nil {
 		return nil, "", err
@@ -90,12 +92,7 @@ func (s *Store) newSearch(ctx context.Context, o SearchOptions) (*search, error)
 		return nil, err
 	}
 	q := &search{store: s, query: o.Query}
-	clusters := func(name string) bool {
-		return (o.Clusters == nil || o.Clusters(name)) && o.Query.Match(query.Cluster, name)
-	}
-	q.places = o.Rights.allowed(s.directory.places(clusters, func(d *feed.Definition) bool {
-		return o.Query.Match(query.Kind, d.Kind, d.Resource.Resource, d.Resource.String())
-	}))
+	q.places = o.Rights.allowed(s.directory.asked(o))
 	var words []phrases
 	columns := map[query.Key]string{query.Namespace: "r.namespace", query.Name: "r.name", query.Node: "r.node", query.Status: "r.status"}
 	for _, term := range o.Query {
@@ -114,6 +111,16 @@ func (s *Store) newSearch(ctx context.Context, o SearchOptions) (*search, error)
 		q.match = s.dialect.match(words)
 	}
 	return q, nil
+}
+
+// asked returns the feeds in which rows may match a query.
+func (d *directory) asked(o SearchOptions) []place {
+	clusters := func(c Cluster) bool {
+		return (o.Clusters == nil || o.Clusters(c)) && o.Query.Match(query.Cluster, c.Name)
+	}
+	return d.places(clusters, func(d *feed.Definition) bool {
+		return o.Query.Match(query.Kind, d.Kind, d.Resource.Resource, d.Resource.String())
+	})
 }
 
 // compare adds the condition of a term that compares whole texts.

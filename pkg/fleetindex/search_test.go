@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -170,7 +171,10 @@ func TestNothingOfOthers(t *testing.T) {
 			}
 			for _, namespace := range []string{"", "mine", "theirs"} {
 				rows, listed := list(t, s, ListOptions{Resource: podDefinition.Resource, Namespace: namespace, Rights: rights, Limit: 1})
-				answer += fmt.Sprintf("; list of %q: %v, %d feeds, a token of %d bytes", namespace, rows, len(listed.Feeds), len(listed.Continue))
+				answer += fmt.Sprintf("; list of %q: %v, %d feeds", namespace, rows, len(listed))
+				for _, l := range listed {
+					answer += fmt.Sprintf(", %d remain, a token of %d bytes", l.Remaining, len(l.Continue))
+				}
 			}
 			return answer
 		}
@@ -184,6 +188,43 @@ func TestNothingOfOthers(t *testing.T) {
 		}
 		if found := find(t, s, "web", nil); found != nil {
 			t.Errorf("without rights: got %v", found)
+		}
+	})
+}
+
+// TestBasis looks at what searches are about, and at namespaces of which a caller may be asked.
+func TestBasis(t *testing.T) {
+	eachEngine(t, func(t *testing.T, at location) {
+		s := at.open(t, Options{})
+		a := claim(t, s, "a", podDefinition, nodeDefinition)
+		put(t, a, podDefinition, pod("x", "web-0", "1"), pod("y", "web-1", "1"), pod("z", "db-0", "1", "Running", "redis:7", "app=db"), pod("w", "web-2", "1"))
+		put(t, claim(t, s, "b", podDefinition), podDefinition, pod("shop", "web-0", "1"))
+		if _, err := a.Apply(t.Context(), Changes{Resource: podDefinition.Resource, Incomplete: "one is too large"}); err != nil {
+			t.Fatal(err)
+		}
+		heard := time.UnixMilli(1700000100123)
+		if err := s.Heard(t.Context(), map[*Writer]time.Time{a: heard}); err != nil {
+			t.Fatal(err)
+		}
+		o := SearchOptions{Query: parse(t, "app=web kind:pod"), Clusters: func(c Cluster) bool { return c.UID != "uid-b" }}
+		podsOfA := FeedName{"a", podDefinition.Resource}
+		if feeds, err := s.Feeds(t.Context(), o); err != nil || !slices.Equal(feeds, []FeedName{podsOfA}) {
+			t.Errorf("got %v, %v", feeds, err)
+		}
+		o.Rights = everything
+		found, err := s.Namespaces(t.Context(), o, 2)
+		if diff := cmp.Diff(map[FeedName][]string{podsOfA: {"w", "x"}}, found); err != nil || diff != "" {
+			t.Error(err, diff)
+		}
+		o.Rights = nil
+		if found, err := s.Namespaces(t.Context(), o, 2); err != nil || len(found) != 0 {
+			t.Errorf("got %v, %v where nothing is looked at", found, err)
+		}
+		times, partial, err := s.Basis(t.Context())
+		slices.SortFunc(partial, func(a, b Partial) int { return strings.Compare(a.Reason, b.Reason) })
+		want := []Partial{{FeedName{"a", nodeDefinition.Resource}, "it has not been read once"}, {podsOfA, "one is too large"}}
+		if err != nil || len(times) != 1 || !times["a"].Equal(heard) || !slices.Equal(partial, want) {
+			t.Errorf("got %v, %v, %v", times, partial, err)
 		}
 	})
 }

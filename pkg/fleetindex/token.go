@@ -17,10 +17,13 @@ const maxToken = 4 << 10
 
 // position is where a page ends. A user must not see it: the numbers of rows say how many there were.
 type position struct {
-	Cluster   string `json:"c,omitempty"`
 	Namespace string `json:"ns,omitempty"`
 	Name      string `json:"n,omitempty"`
-	Row       int64  `json:"r,omitempty"`
+	// Version is that of the first page of a list, and Seen the number of its rows so far.
+	Version string `json:"v,omitempty"`
+	Seen    int64  `json:"s,omitempty"`
+	// Row is the last one of a search.
+	Row int64 `json:"r,omitempty"`
 }
 
 // tokens makes and reads tokens.

@@ -41,7 +41,7 @@ func TestTakeoverIsFenced(t *testing.T) {
 		if err := second.Heard(t.Context(), map[*Writer]time.Time{former: now2023, other: now2023}); err != nil {
 			t.Error(err)
 		}
-		if _, listed := list(t, first, ListOptions{Resource: podDefinition.Resource, Rights: everything}); len(listed.Feeds) != 2 || listed.Feeds[0].Heard.Equal(now2023) || !listed.Feeds[1].Heard.Equal(now2023) {
+		if _, listed := list(t, first, ListOptions{Resource: podDefinition.Resource, Rights: everything}); len(listed) != 2 || listed[0].Heard.Equal(now2023) || !listed[1].Heard.Equal(now2023) {
 			t.Errorf("got %+v", listed)
 		}
 		if rows, _ := list(t, first, ListOptions{Resource: podDefinition.Resource, Rights: everything}); !slices.Equal(rows, []string{"a/shop/web-0", "a/shop/web-1", "b/shop/web-0"}) {
@@ -79,7 +79,7 @@ func TestTakeoverUnderWrites(t *testing.T) {
 		}
 		rows, listed := list(t, stores[0], ListOptions{Resource: podDefinition.Resource, Rights: everything})
 		w := claim(t, stores[1], "a")
-		if f := w.Feeds()[podDefinition.Resource]; f.Total != int64(len(rows)) || len(listed.Feeds) != 1 {
+		if f := w.Feeds()[podDefinition.Resource]; f.Total != int64(len(rows)) || len(listed) != 1 {
 			t.Errorf("there are %d rows, and the feed says %d", len(rows), f.Total)
 		}
 		// A turn's rows have no gaps: what was written after a row that is missing would be of a fenced writer.

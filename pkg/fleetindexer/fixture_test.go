@@ -113,7 +113,7 @@ func (s *fakeStream) hasEnded() bool {
 }
 
 // newTestShared returns what followers share, with an empty store.
-func newTestShared(t *testing.T, o fleetindex.Options) (*shared, *fakeAgents) {
+func newTestShared(t testing.TB, o fleetindex.Options) (*shared, *fakeAgents) {
 	t.Helper()
 	o.Location = filepath.Join(t.TempDir(), "index.db")
 	store, err := fleetindex.Open(t.Context(), o)
@@ -148,11 +148,22 @@ func rows(t *testing.T, s *shared) []string {
 	return found
 }
 
-func list(t *testing.T, s *shared) (found []string, listed *fleetindex.Listed) {
+func list(t *testing.T, s *shared) (found []string, listed []fleetindex.Listed) {
 	t.Helper()
-	everything := func(string, feed.Resource) fleetindex.Scope { return fleetindex.Scope{All: true} }
-	listed, err := s.store.List(t.Context(), fleetindex.ListOptions{Resource: pods, Rights: everything}, func(f *fleetindex.Found) error {
-		found = append(found, fmt.Sprintf("%s/%s@%s", f.Cluster, f.Name, f.Version))
+	clusters, err := s.store.Clusters(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := fleetindex.ListOptions{Resource: pods, Rights: func(string, feed.Resource) fleetindex.Scope { return fleetindex.Scope{All: true} }}
+	for _, c := range clusters {
+		o.Clusters = append(o.Clusters, fleetindex.Wanted{Cluster: c})
+	}
+	err = s.store.List(t.Context(), o, func(l *fleetindex.Listed, f *fleetindex.Found) error {
+		if f != nil {
+			found = append(found, fmt.Sprintf("%s/%s@%s", f.Cluster, f.Name, f.Version))
+		} else {
+			listed = append(listed, *l)
+		}
 		return nil
 	})
 	if err != nil {

@@ -113,8 +113,8 @@ func TestEndWritesWhatWasHeard(t *testing.T) {
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
-		if _, listed := list(t, s); !listed.Feeds[0].Heard.Equal(heard) {
-			t.Errorf("heard at %v, want %v", listed.Feeds[0].Heard, heard)
+		if _, listed := list(t, s); !listed[0].Heard.Equal(heard) {
+			t.Errorf("heard at %v, want %v", listed[0].Heard, heard)
 		}
 	})
 }

@@ -35,7 +35,7 @@ func TestFollower(t *testing.T) {
 			t.Errorf("heard at %d with %d rows", got, f.rows.Load())
 		}
 		s.writeBeats(t.Context())
-		if got, listed := list(t, s); !slices.Equal(got, []string{"a/web-0@1", "a/web-1@2"}) || !listed.Feeds[0].Synced || !listed.Feeds[0].Heard.Equal(time.Now()) || listed.Feeds[0].Incomplete != "one was too large" {
+		if got, listed := list(t, s); !slices.Equal(got, []string{"a/web-0@1", "a/web-1@2"}) || !listed[0].Synced || !listed[0].Heard.Equal(time.Now()) || listed[0].Incomplete != "one was too large" {
 			t.Errorf("got %v, %+v", got, listed)
 		}
 		stream.send(&feed.Message{Resource: pods, Gone: []feed.Key{{Namespace: "shop", Name: "web-0"}}, Put: []feed.Row{pod("web-2", "9")}, Version: "9"})
@@ -141,7 +141,7 @@ func TestHostileCluster(t *testing.T) {
 				if !slices.Equal(got, c.want) {
 					t.Errorf("got %v, want %v", got, c.want)
 				}
-				if reason := listed.Feeds[0].Incomplete; !strings.Contains(reason, c.incomplete) || c.incomplete == "" && reason != "" {
+				if reason := listed[0].Incomplete; !strings.Contains(reason, c.incomplete) || c.incomplete == "" && reason != "" {
 					t.Errorf("incomplete because of %q", reason)
 				}
 			})

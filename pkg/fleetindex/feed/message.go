@@ -221,6 +221,9 @@ type Decision struct {
 	Allowed bool `json:"allowed,omitempty"`
 	// Undecided says why the cluster has not decided. Such a question is not allowed.
 	Undecided string `json:"undecided,omitempty"`
+	// Refused says that it has not because it, or its owner, does not let the user ask (401 and 403). Then no earlier
+	// decision stands.
+	Refused bool `json:"refused,omitempty"`
 }
 
 // Decisions answer a Review, in the order of its questions.
