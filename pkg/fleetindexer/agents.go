@@ -4,18 +4,21 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authentication/user"
 
 	"open-cluster-management.io/cluster-proxy/pkg/agentclient"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetindex/feed"
+	"open-cluster-management.io/cluster-proxy/pkg/httprelay"
 )
 
-// maxRefusal bounds what is read of an agent's answer that is no stream.
-const maxRefusal = 16 << 10
+// maxRefusal bounds what is read of an agent's answer that is no stream, and maxDecisions what is read of decisions.
+const maxRefusal, maxDecisions = 16 << 10, 1 << 20
 
 // agents opens streams of rows.
 type agents interface {
@@ -23,7 +26,13 @@ type agents interface {
 	open(ctx context.Context, cluster string, request *feed.Request) (io.ReadCloser, error)
 }
 
-// refusedError is an agent's answer that is no stream.
+// reviewers ask clusters what users may do.
+type reviewers interface {
+	// review asks a cluster's agent the questions of a review as a user.
+	review(ctx context.Context, cluster string, as user.Info, review *feed.Review) ([]feed.Decision, error)
+}
+
+// refusedError is an agent's answer that is neither a stream nor decisions.
 type refusedError struct {
 	code    int
 	message string
@@ -58,7 +67,50 @@ func (a tunnelAgents) open(ctx context.Context, cluster string, request *feed.Re
 		return resp.Body, nil
 	}
 	defer resp.Body.Close()
+	return nil, refusal(resp)
+}
+
+// refusal returns an answer that is an error.
+func refusal(resp *http.Response) error {
 	var answer metav1.Status
 	_ = json.NewDecoder(io.LimitReader(resp.Body, maxRefusal)).Decode(&answer) // one without a message says nothing
-	return nil, &refusedError{resp.StatusCode, feed.CutText(answer.Message)}
+	return &refusedError{resp.StatusCode, feed.CutText(answer.Message)}
+}
+
+// review sends the questions on the connection of the stream, if there is one: it is of the kind of a watch. A review changes
+// nothing, so one whose connection broke before the answer is sent once more.
+func (a tunnelAgents) review(ctx context.Context, cluster string, as user.Info, review *feed.Review) ([]feed.Decision, error) {
+	decisions, err := a.reviewOnce(ctx, cluster, as, review)
+	if errors.As(err, new(*httprelay.Broken)) && ctx.Err() == nil {
+		decisions, err = a.reviewOnce(ctx, cluster, as, review)
+	}
+	return decisions, err
+}
+
+func (a tunnelAgents) reviewOnce(ctx context.Context, cluster string, as user.Info, review *feed.Review) ([]feed.Decision, error) {
+	body, err := json.Marshal(review)
+	if err != nil {
+		return nil, err
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "/reviews", bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	r.Header.Set("Content-Type", "application/json")
+	resp, err := a.client.RoundTrip(r, agentclient.Target{Cluster: cluster, Kind: agentclient.Watch}, agentclient.Identity{User: as})
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return nil, refusal(resp)
+	}
+	var answer feed.Decisions
+	if err := json.NewDecoder(io.LimitReader(resp.Body, maxDecisions)).Decode(&answer); err != nil {
+		return nil, fmt.Errorf("parsing decisions: %w", err)
+	}
+	if len(answer.Decisions) != len(review.Questions) {
+		return nil, fmt.Errorf("the agent answered %d questions of %d", len(answer.Decisions), len(review.Questions))
+	}
+	return answer.Decisions, nil
 }

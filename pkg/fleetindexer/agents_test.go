@@ -3,6 +3,7 @@ package fleetindexer
 import (
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"errors"
 	"io"
 	"log"
@@ -13,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apiserver/pkg/authentication/user"
 
 	"open-cluster-management.io/cluster-proxy/pkg/agentclient"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetindex/feed"
@@ -110,5 +112,54 @@ func TestTunnelAgents(t *testing.T) {
 	if body, err := agents.open(t.Context(), "cluster2", &feed.Request{}); err == nil {
 		_ = body.Close()
 		t.Error("the agent of cluster1 answers for cluster2")
+	}
+}
+
+// TestReview asks as a user, on the connection of the stream.
+func TestReview(t *testing.T) {
+	var of [2]string
+	agents := startAgent(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/index" {
+			of[0] = r.RemoteAddr
+			w.WriteHeader(http.StatusOK)
+			_ = http.NewResponseController(w).Flush()
+			<-r.Context().Done()
+			return
+		}
+		of[1] = r.RemoteAddr
+		if r.Method != http.MethodPost || r.URL.Path != "/reviews" || r.Header.Get("X-Remote-User") != "jane" || r.Header.Get("X-Remote-Group") != "team" {
+			t.Errorf("%s %s with %v", r.Method, r.URL.Path, r.Header)
+		}
+		var review feed.Review
+		if err := json.NewDecoder(r.Body).Decode(&review); err != nil {
+			t.Error(err)
+		}
+		if len(review.Questions) == 0 {
+			status.Write(w, status.New(http.StatusForbidden, "noIndex").ErrStatus)
+			return
+		}
+		if err := json.NewEncoder(w).Encode(feed.Decisions{Decisions: []feed.Decision{{Allowed: review.Questions[0].Namespace == "shop"}}}); err != nil {
+			t.Error(err)
+		}
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	body, err := agents.open(ctx, "cluster1", &feed.Request{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer body.Close()
+	as := &user.DefaultInfo{Name: "jane", Groups: []string{"team"}}
+	question := feed.Question{Resource: pods, Verb: "list", Namespace: "shop"}
+	decisions, err := agents.review(t.Context(), "cluster1", as, &feed.Review{Questions: []feed.Question{question}})
+	if err != nil || len(decisions) != 1 || !decisions[0].Allowed || of[0] != of[1] {
+		t.Errorf("got %v, %v on connections %v", decisions, err, of)
+	}
+	if decisions, err = agents.review(t.Context(), "cluster1", as, &feed.Review{Questions: []feed.Question{question, question}}); err == nil {
+		t.Errorf("one decision on two questions was taken: %v", decisions)
+	}
+	var refused *refusedError
+	if _, err = agents.review(t.Context(), "cluster1", as, &feed.Review{}); !errors.As(err, &refused) || refused.code != http.StatusForbidden {
+		t.Errorf("a refusal is %v", err)
 	}
 }

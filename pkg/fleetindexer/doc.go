@@ -1,6 +1,6 @@
-// Package fleetindexer is the process fleet-index: it keeps one stream to the agent of each cluster and writes
-// what comes to the store of package fleetindex. It serves probes and metrics. Answers to the proxy API are to
-// come; they ask the same store, and need nothing of what is here.
+// Package fleetindexer is the process fleet-index: it keeps one stream to the agent of each cluster, writes
+// what comes to the store of package fleetindex, and answers the proxy API from there (package indexapi). It serves
+// probes and metrics.
 //
 // # Data flow
 //
@@ -11,6 +11,9 @@
 // pause up to a second that doubles up to a minute, unless the stream lasted a minute. If the agent wants to be asked
 // again, the namespaces that it names are told as items then.
 //
+//	proxy API ── TablesRequest, SearchRequest, CountRequest ──▶ answers ── what the caller may list ──▶ store
+//	                                                              └── feed.Review, through the tunnel ──▶ agent
+//
 // An agent's heartbeat means that it has sent all that it knows. It counts when each resource has been said to
 // be there, absent or incomplete on the same stream. The times are written together, every 10 s.
 //
@@ -19,7 +22,34 @@
 // Connections are those of package agentclient, as in the proxy API: the agent is verified with the agent CA and
 // the host name of its cluster, inside the tunnel, and must be that of the ManagedCluster that has the name now. The
 // agent verifies our certificate, whose role is that of the fleet index: it gets rows and decisions and nothing
-// else. Our requests for rows assert no user.
+// else. Our requests for rows assert no user; reviews assert the one whom the proxy API names, and travel on the
+// connection of the stream. On our port the role must be that of the proxy API, at each request. The proxy API says who
+// the user is and which clusters the hub lets the user reach; a cluster that the hub does not serve, or has with another
+// UID, is not answered for.
+//
+// # Rights
+//
+// The cluster decides what a user may list there: its agent asks its kube-apiserver as the user. A decision is used
+// for 10 s from its question on. One question of a user to a cluster is under way at a time, for all that wait for it. An
+// answer waits 3 s for a cluster, and the decision counts when it comes; a cluster that could not be asked is not asked again for
+// 10 s. At most 1,000,000 decisions are remembered, some 60 MB; those on a question of a user that nobody has asked for the longest
+// time go first.
+//
+// A cluster is away if a question to it found no agent (agentclient.IsAway) within the last 10 s. While it is, the last
+// decision that it gave stands for --stale-rights-seconds, and rows are said to be as of the time at which it was
+// last heard. A refusal to decide (403: the owner's policy, or a user who may not ask) takes an earlier decision back; a
+// failure does not. Decisions are in memory: after a restart, or at another replica, clusters that are away show nothing.
+//
+// A search asks about all namespaces first, and where that is denied, about the namespaces that have hits: at most 50 of a
+// cluster, and 500 questions in all that are new. What it says of that depends on rights alone, never on
+// rows that the caller may not see; the time that it takes may depend on how many namespaces are asked about.
+//
+// # What is answered
+//
+// A table is answered for a cluster that has decided and whose rows are all there and were current in the last 30 s, or
+// that is away. For any other one the answer says why not, and the proxy API asks the cluster. The tables of 200 clusters
+// are made and sent before those of the next. Tables in memory have 512 MiB together; one that finds no room is not
+// answered. A request has 4 MiB and 10,000 clusters, 64 are answered at a time, and an answer has a minute.
 //
 // # Which clusters
 //
@@ -51,6 +81,9 @@
 // agent without an index), the rows are deleted. After an error of the store the cluster is claimed again, because the outcome
 // is not known; errors are counted and logged. While the hub cannot be asked, clusters and replicas stay as they are.
 //
+// An answer that fails after it has begun is cut off, so that it does not look whole. A token that is not of this request
+// is 410: clients list again.
+//
 // At the end, probes say so, streams end, what was heard is written, and the Lease is deleted.
 //
 // # Files
@@ -62,6 +95,11 @@
 //	follower.go  one cluster: claims, streams, pauses
 //	stream.go    one stream: what the store has, and what is applied
 //	shared.go    what followers share: the store, bounds, times
-//	agents.go    opens a stream through the tunnel
+//	agents.go    opens a stream, and asks for decisions, through the tunnel
+//	port.go      the port for the proxy API: who may ask, bounds, errors
+//	rights.go    what callers may list
+//	tables.go    answers lists
+//	table.go     writes a Table as a kube-apiserver does
+//	search.go    answers searches and counts
 //	metrics.go   metrics
 package fleetindexer

@@ -91,6 +91,7 @@ func (f *fleet) look(ctx context.Context) {
 		}
 		one.cancel()
 		delete(f.following, name)
+		f.followed.Delete(one.cluster)
 		if served[name] != one.cluster.UID {
 			f.remove(ctx, one.cluster)
 		}
@@ -100,6 +101,7 @@ func (f *fleet) look(ctx context.Context) {
 			following, cancel := context.WithCancel(ctx)
 			one := &followed{&follower{shared: f.shared, cluster: fleetindex.Cluster{Name: name, UID: uid}, differ: differing{}}, cancel}
 			f.following[name] = one
+			f.followed.Store(one.cluster, &one.progress)
 			f.running.Go(func() { one.run(following) })
 		}
 	}

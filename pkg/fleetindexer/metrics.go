@@ -21,7 +21,21 @@ type metrics struct {
 	rows, oldest, storeBytes prometheus.Gauge
 	bytes, storeErrors       prometheus.Counter
 	changes, ended           *prometheus.CounterVec
+	answerMetrics
 }
+
+// answerMetrics are about requests of the proxy API.
+type answerMetrics struct {
+	requests, decisions *prometheus.CounterVec
+	seconds             *prometheus.HistogramVec
+}
+
+// Sources of decisions.
+const (
+	decisionAsked      = "asked"
+	decisionRemembered = "remembered"
+	decisionStale      = "stale"
+)
 
 // agentMetrics are about connections to agents.
 type agentMetrics struct {
@@ -81,7 +95,8 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 			Name: "cluster_proxy_index_streams_ended_total",
 			Help: "Streams of rows that ended or did not begin, by reason: again (the agent wants to be asked anew), refused (by the agent or the cluster's owner), away (the cluster is), store (it failed), taken (another replica has claimed the cluster), broken.",
 		}, []string{"reason"}),
-		agentMetrics: newAgentMetrics(registry),
+		agentMetrics:  newAgentMetrics(registry),
+		answerMetrics: newAnswerMetrics(registry),
 	}
 	for _, change := range []string{changePut, changeGone, changeRefused} {
 		m.changes.WithLabelValues(change)
@@ -118,6 +133,29 @@ func newAgentMetrics(registry prometheus.Registerer) agentMetrics {
 		}),
 	}
 	registry.MustRegister(m.dials, m.tlsFailures, m.connect, m.connections, m.pooledClusters)
+	return m
+}
+
+func newAnswerMetrics(registry prometheus.Registerer) answerMetrics {
+	m := answerMetrics{
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "cluster_proxy_index_requests_total",
+			Help: "Requests of the proxy API, by kind and HTTP status code: tables (lists of one resource), search, count, or other, which also counts clients that are not the proxy API.",
+		}, []string{"kind", "code"}),
+		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "cluster_proxy_index_request_duration_seconds",
+			Help:    "Time of requests of the proxy API, until their answers were sent, by kind.",
+			Buckets: prometheus.ExponentialBuckets(0.002, 2, 14),
+		}, []string{"kind"}),
+		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "cluster_proxy_index_decisions_total",
+			Help: "Decisions of clusters on what users may list, by where they are from: asked (of the cluster), remembered (for 10 s), stale (of a cluster that is away).",
+		}, []string{"source"}),
+	}
+	for _, source := range []string{decisionAsked, decisionRemembered, decisionStale} {
+		m.decisions.WithLabelValues(source)
+	}
+	registry.MustRegister(m.requests, m.seconds, m.decisions)
 	return m
 }
 

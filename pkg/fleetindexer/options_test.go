@@ -3,6 +3,8 @@ package fleetindexer
 import (
 	"strings"
 	"testing"
+
+	"github.com/spf13/pflag"
 )
 
 func TestOptions(t *testing.T) {
@@ -15,6 +17,8 @@ func TestOptions(t *testing.T) {
 		"Secrets":                      {func(o *Options) { o.Resources = []string{"pods", "secrets"} }, "secrets"},
 		"a subresource":                {func(o *Options) { o.Resources = []string{"pods/log"} }, "pods/log"},
 		"no certificate":               {func(o *Options) { o.ProxyCert = "" }, "--proxy-cert"},
+		"no port":                      {func(o *Options) { o.Port = -1 }, "--port"},
+		"rights of the past":           {func(o *Options) { o.StaleRightsSeconds = -1 }, "--stale-rights-seconds"},
 		"no rows":                      {func(o *Options) { o.MaxRows = 0 }, "--max-rows-per-cluster"},
 		"replicas without a name":      {func(o *Options) { o.Store, o.Replica = "postgres://db/index", "" }, "--replica"},
 		"replicas without a namespace": {func(o *Options) { o.Store, o.Namespace = "postgres://db/index", "" }, "--namespace"},
@@ -29,5 +33,23 @@ func TestOptions(t *testing.T) {
 		if got := len(o.indexed()); c.want == "" && got != 2 {
 			t.Errorf("%d resources are indexed", got)
 		}
+	}
+}
+
+// TestStoreOfEnvironment has a URL with a password, which no help shows.
+func TestStoreOfEnvironment(t *testing.T) {
+	const secret = "postgres://index:secret@db/index"
+	t.Setenv("FLEET_INDEX_STORE", secret)
+	o, fs := NewOptions(), pflag.NewFlagSet("", pflag.ContinueOnError)
+	o.AddFlags(fs)
+	if o.Store != secret || strings.Contains(fs.FlagUsages(), "secret@") {
+		t.Errorf("the store is %q, and help is %s", o.Store, fs.FlagUsages())
+	}
+	if err := fs.Parse([]string{"--store=a.db"}); err != nil || o.Store != "a.db" {
+		t.Errorf("--store is %q, %v", o.Store, err)
+	}
+	t.Setenv("FLEET_INDEX_STORE", "")
+	if got := NewOptions().Store; got != defaultStore {
+		t.Errorf("without the variable it is %q", got)
 	}
 }

@@ -42,6 +42,8 @@ type shared struct {
 	// opening and parsing bound how many streams begin, and how many messages are unpacked, at a time.
 	opening, parsing slots
 	beats            beats
+	// followed has the progress of the clusters of this replica: *progress by fleetindex.Cluster.
+	followed sync.Map
 }
 
 func newShared(a agents, store *fleetindex.Store, resources []feed.Resource, m *metrics) *shared {
@@ -78,6 +80,33 @@ type progress struct {
 	refused atomic.Bool
 	// rows is how many there are.
 	rows atomic.Int64
+	// absent has the resources that the cluster does not have.
+	absent sync.Map
+}
+
+// lastHeard returns when all rows of a cluster were last known to be the cluster's, and whether that is now. stored is the time
+// that the store has: the one of a cluster that another replica follows.
+func (s *shared) lastHeard(c fleetindex.Cluster, stored, now time.Time) (heard time.Time, isCurrent bool) {
+	heard = stored
+	if p, ok := s.followed.Load(c); ok {
+		// What was heard before the process began says nothing of the changes since.
+		at := p.(*progress).heard.Load()
+		if at == 0 {
+			return stored, false
+		}
+		heard = time.Unix(0, at)
+	}
+	return heard, now.Sub(heard) <= currentFor
+}
+
+// isAbsent reports whether a cluster of this replica says that it does not have a resource.
+func (s *shared) isAbsent(c fleetindex.Cluster, r feed.Resource, now time.Time) bool {
+	p, ok := s.followed.Load(c)
+	if _, isCurrent := s.lastHeard(c, time.Time{}, now); !ok || !isCurrent {
+		return false
+	}
+	_, isAbsent := p.(*progress).absent.Load(r)
+	return isAbsent
 }
 
 // count counts the rows.

@@ -150,9 +150,11 @@ func (s *stream) apply(ctx context.Context, m *feed.Message) error {
 	}
 	if m.Absent {
 		s.settle(r)
+		s.progress.absent.Store(r, true)
 		return inStore(s.writer.Drop(ctx, r))
 	}
 	if m.Definition != nil {
+		s.progress.absent.Delete(r)
 		if s.definitions++; s.definitions > definitionsOf*len(s.resources) {
 			return fmt.Errorf("the agent sent more than %d definitions of each resource", definitionsOf)
 		}

@@ -14,6 +14,9 @@
 // cluster's kube-apiserver would write it. So a view merges tables of the index and of clusters as if
 // they were of one kind. A cluster of which the index cannot answer is Unindexed: its kube-apiserver is asked.
 //
+// A request with a Continue that is not of this cluster, caller and list is refused as a whole with 410 Expired. A
+// cluster that is Unindexed at a later page than the first has lost the list too: its kube-apiserver does not know the token.
+//
 // # Searches
 //
 // Search finds rows by words, and Count counts them. Clusters that could not decide what the user may see are

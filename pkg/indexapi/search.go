@@ -57,12 +57,19 @@ type Basis struct {
 	Undecided map[string]string `json:"undecided,omitempty"`
 	// Unindexed says of clusters why the index has nothing of them.
 	Unindexed map[string]string `json:"unindexed,omitempty"`
+	// Partly counts the clusters in which the caller may not list all namespaces. Of each, rows are found in at most
+	// MaxNamespaces namespaces that the caller may list, unless the query names the namespaces. It does not depend on rows.
+	Partly int `json:"partly,omitempty"`
 	// More counts the clusters beyond those that are named; of each map at most MaxNamed are.
 	More int `json:"more,omitempty"`
 }
 
-// MaxNamed bounds the clusters in each map of a Basis.
-const MaxNamed = 20
+const (
+	// MaxNamed bounds the clusters in each map of a Basis.
+	MaxNamed = 20
+	// MaxNamespaces bounds the namespaces of a cluster about which a search asks.
+	MaxNamespaces = 50
+)
 
 // SearchAnswer answers a SearchRequest.
 type SearchAnswer struct {

@@ -101,7 +101,9 @@ func WriteTable(w io.Writer, head Head, table []byte) error {
 type TablesReader struct{ r *bufio.Reader }
 
 // NewTablesReader returns a TablesReader.
-func NewTablesReader(r io.Reader) *TablesReader { return &TablesReader{bufio.NewReaderSize(r, maxHead)} }
+func NewTablesReader(r io.Reader) *TablesReader {
+	return &TablesReader{bufio.NewReaderSize(r, maxHead)}
+}
 
 // Next reads the answer for the next cluster. The error is io.EOF after the last one.
 func (r *TablesReader) Next() (*Head, []byte, error) {

@@ -68,6 +68,7 @@ func TestCheckRow(t *testing.T) {
 		"cells of an object":   {func(r *Row) { r.Cells = []byte(`[{"a":1},1,2]`) }, "no scalar"},
 		"nested cells":         {func(r *Row) { r.Cells = []byte(`[[[1]],1,2]`) }, "no scalar"},
 		"too few cells":        {func(r *Row) { r.Cells = []byte(`[1]`) }, "1 cells for 3 columns"},
+		"cells of bytes":       {func(r *Row) { r.Cells = []byte("[\"\xff\",1,2]") }, "not UTF-8"},
 		"no cells":             {func(r *Row) { r.Cells = nil }, "parsing the cells"},
 		"cells that are none":  {func(r *Row) { r.Cells = []byte(`"a"`) }, "parsing the cells"},
 		"a number in a cell":   {func(r *Row) { r.Cells = []byte(`[1e999,-0.0,18446744073709551616]`) }, ""},

@@ -142,6 +142,9 @@ func (r *Row) Values() ([]any, error) {
 	if len(r.Cells) > MaxRow {
 		return nil, fmt.Errorf("the cells have %d bytes, more than %d", len(r.Cells), MaxRow)
 	}
+	if !utf8.Valid(r.Cells) {
+		return nil, errors.New("the cells are not UTF-8")
+	}
 	var values []any
 	decoder := json.NewDecoder(bytes.NewReader(r.Cells))
 	decoder.UseNumber()

@@ -140,7 +140,8 @@ func ask(r *http.Request, asUser http.Handler, q feed.Question) (d feed.Decision
 	asUser.ServeHTTP(answer, question)
 	var reviewed authorizationv1.SelfSubjectAccessReview
 	if answer.code != http.StatusCreated {
-		return feed.Decision{Undecided: fmt.Sprintf("%d: %s", answer.code, messageOf(answer.body.Bytes()))}
+		return feed.Decision{Undecided: fmt.Sprintf("%d: %s", answer.code, messageOf(answer.body.Bytes())),
+			Refused: answer.code == http.StatusForbidden || answer.code == http.StatusUnauthorized}
 	}
 	if err := json.NewDecoder(bytes.NewReader(answer.body.Bytes())).Decode(&reviewed); err != nil {
 		return feed.Decision{Undecided: "parsing the decision: " + err.Error()}

@@ -123,7 +123,7 @@ func TestReviewsAreAskedAsTheUser(t *testing.T) {
 	user := map[string]string{"X-Remote-User": "system:serviceaccount:a:b", "X-Remote-Group": "team", "Authorization": "Bearer x"}
 	code, got := f.review(t, `{"questions":[{"verb":"list","resource":"pods","namespace":"shop"},{"verb":"watch","group":"apps","resource":"deployments"},{"verb":"list","resource":"nodes"},{"verb":"list","resource":"events"}]}`, user)
 	if code != http.StatusOK || len(got) != 4 || got[0] != (feed.Decision{Allowed: true}) || got[1] != (feed.Decision{}) ||
-		got[2].Allowed || got[2].Undecided != "403: no system:basic-user" || got[3].Allowed || got[3].Undecided == "" {
+		got[2].Allowed || got[2].Undecided != "403: no system:basic-user" || !got[2].Refused || got[3].Allowed || got[3].Undecided == "" || got[3].Refused {
 		t.Errorf("got %d, %+v", code, got)
 	}
 	for name, body := range map[string]string{

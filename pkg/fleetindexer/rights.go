@@ -1,0 +1,317 @@
+package fleetindexer
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"sync"
+	"time"
+	"unique"
+
+	"k8s.io/apiserver/pkg/authentication/user"
+
+	"open-cluster-management.io/cluster-proxy/pkg/agentclient"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetindex"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetindex/feed"
+	bounded "open-cluster-management.io/cluster-proxy/pkg/fleetview/fleet"
+	"open-cluster-management.io/cluster-proxy/pkg/indexapi"
+)
+
+const (
+	// freshFor is how old a decision is at most when it is used, and failedFor how long a cluster that did not answer is
+	// not asked again.
+	freshFor, failedFor = 10 * time.Second, 10 * time.Second
+	// patience is how long an answer waits for a cluster that was asked. The decision counts when it comes.
+	patience = 3 * time.Second
+	// reviewTimeout bounds a review, and the time that one waits for its turn.
+	reviewTimeout = 8 * time.Second
+	// reviewsAtOnce bounds the reviews that are under way.
+	reviewsAtOnce = 512
+	// maxKnown bounds the decisions that are remembered, at some 60 bytes each. sheetSize is how many a sheet counts
+	// for besides those on it.
+	maxKnown, sheetSize = 1_000_000, 8
+	// verbList is the verb that is asked about.
+	verbList = "list"
+)
+
+// rights knows what callers may list in clusters, which decide about it.
+type rights struct {
+	reviewers reviewers
+	// uid returns the UID of the ManagedCluster that has a name now.
+	uid func(cluster string) string
+	// staleFor is how long the last decision of a cluster stands while it is away.
+	staleFor time.Duration
+	metrics  *metrics
+	asking   slots
+	sheets   *bounded.Sized[sheetKey, *sheet]
+
+	mu       sync.Mutex // of what sheets have, and of the below
+	flights  map[flightKey]*flight
+	failures map[fleetindex.Cluster]failure
+}
+
+func newRights(r reviewers, uid func(string) string, staleFor time.Duration, m *metrics) *rights {
+	return &rights{reviewers: r, uid: uid, staleFor: staleFor, metrics: m, asking: make(slots, reviewsAtOnce),
+		sheets: bounded.NewSized[sheetKey, *sheet](maxKnown), flights: map[flightKey]*flight{}, failures: map[fleetindex.Cluster]failure{}}
+}
+
+// caller is a user and the key of its decisions.
+type caller struct {
+	user *user.DefaultInfo
+	key  [sha256.Size]byte
+}
+
+// newCaller returns an error for a user who cannot be asserted to a cluster.
+func newCaller(c indexapi.Caller) (*caller, error) {
+	u := &user.DefaultInfo{Name: c.Name, UID: c.UID, Groups: c.Groups, Extra: c.Extra}
+	if err := agentclient.CheckUser(u); err != nil {
+		return nil, err
+	}
+	text, err := json.Marshal(c)
+	if err != nil {
+		return nil, err
+	}
+	return &caller{u, sha256.Sum256(text)}, nil
+}
+
+// sheet has the decisions of clusters on one question of one caller.
+type sheet struct {
+	decisions map[unique.Handle[fleetindex.Cluster]]decision
+}
+
+type sheetKey struct {
+	caller   [sha256.Size]byte
+	question feed.Question
+}
+
+// decision is the last one of a cluster. at and failed are when it was asked for, and when the cluster last could
+// not decide, in nanoseconds since 1970; 0 is never.
+type decision struct {
+	at, failed int64
+	// isRefused says that the cluster refuses to decide.
+	isAllowed, isRefused bool
+	// reason is why the cluster refuses, or could not decide.
+	reason string
+}
+
+// failure is that a cluster could not be asked.
+type failure struct {
+	at     time.Time
+	reason string
+	isAway bool
+}
+
+// flight is a review that is under way, for all that wait for its decisions.
+type flight struct {
+	// late is closed when nobody waits any longer, and done when there are decisions, or none.
+	late, done chan struct{}
+	reason     string // after done, why it was not asked
+}
+
+type flightKey struct {
+	caller    [sha256.Size]byte
+	cluster   fleetindex.Cluster
+	questions string
+}
+
+// pending is what a caller waits for of one cluster.
+type pending struct {
+	rights    *rights
+	caller    *caller
+	cluster   fleetindex.Cluster
+	questions []feed.Question
+	flight    *flight
+	// asked is how many of the questions are new.
+	asked int
+}
+
+// ask asks a cluster those questions that it has not answered lately, and no more than most of them.
+func (r *rights) ask(ctx context.Context, as *caller, c fleetindex.Cluster, questions []feed.Question, most int) *pending {
+	p := &pending{rights: r, caller: as, cluster: c, questions: questions}
+	now := time.Now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, ok := r.failedLocked(c, now); ok {
+		return p
+	}
+	var unknown []feed.Question
+	for _, q := range questions {
+		if d := r.knownLocked(as, c, q); len(unknown) < most && !d.isFresh(now) && !d.hasFailed(now) {
+			unknown = append(unknown, q)
+		}
+	}
+	if p.asked = len(unknown); p.asked == 0 {
+		return p
+	}
+	text, _ := json.Marshal(unknown) // it has nothing that JSON has not
+	key := flightKey{as.key, c, string(text)}
+	if p.flight = r.flights[key]; p.flight == nil {
+		p.flight = &flight{late: make(chan struct{}), done: make(chan struct{})}
+		r.flights[key] = p.flight
+		// The decisions are for all that ask, and outlive this request.
+		go r.fly(context.WithoutCancel(ctx), key, p.flight, as, unknown)
+	}
+	return p
+}
+
+// fly asks a cluster, and remembers what it decides.
+func (r *rights) fly(ctx context.Context, key flightKey, f *flight, as *caller, questions []feed.Question) {
+	defer close(f.done)
+	decisions, at, err := r.review(ctx, f, key.cluster.Name, as.user, questions)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.flights, key)
+	switch {
+	case at.IsZero():
+		f.reason = "more questions are asked than clusters answer; try again"
+		return
+	case r.uid(key.cluster.Name) != key.cluster.UID:
+		return // it was another cluster that decided
+	}
+	var refused *refusedError
+	if errors.As(err, &refused) && (refused.code == http.StatusForbidden || refused.code == http.StatusNotFound) {
+		// Its owner does not want the index, or its agent is not configured for it.
+		decisions, err = make([]feed.Decision, len(questions)), nil
+		for i := range decisions {
+			decisions[i] = feed.Decision{Undecided: refused.Error(), Refused: true}
+		}
+	}
+	if err != nil {
+		if len(r.failures) >= indexapi.MaxClusters {
+			clear(r.failures)
+		}
+		r.failures[key.cluster] = failure{time.Now(), feed.CutText(err.Error()), agentclient.IsAway(err, time.Time{})}
+		return
+	}
+	for i, d := range decisions {
+		r.rememberLocked(as, key.cluster, questions[i], d, at)
+	}
+	r.metrics.decisions.WithLabelValues(decisionAsked).Add(float64(len(decisions)))
+}
+
+// review asks a cluster when it is its turn, and returns when that was; the zero time if its turn did not come.
+func (r *rights) review(ctx context.Context, f *flight, cluster string, as user.Info, questions []feed.Question) ([]feed.Decision, time.Time, error) {
+	turn, cancel := context.WithTimeout(ctx, reviewTimeout)
+	defer cancel()
+	if err := r.asking.acquire(turn); err != nil {
+		return nil, time.Time{}, err
+	}
+	defer r.asking.release()
+	late := time.AfterFunc(patience, func() { close(f.late) })
+	defer late.Stop()
+	ctx, end := context.WithTimeout(ctx, reviewTimeout)
+	defer end()
+	at := time.Now()
+	decisions, err := r.reviewers.review(ctx, cluster, as, &feed.Review{Questions: questions})
+	return decisions, at, err
+}
+
+// wait returns what the caller may do, question by question.
+func (p *pending) wait(ctx context.Context) []verdict {
+	reason := "it was not asked"
+	if p.flight != nil {
+		select {
+		case <-p.flight.done:
+			reason = p.flight.reason
+		case <-p.flight.late:
+			reason = "it did not decide within " + patience.String()
+		case <-ctx.Done():
+			reason = "the request has ended"
+		}
+	}
+	now := time.Now()
+	verdicts := make([]verdict, len(p.questions))
+	p.rights.mu.Lock()
+	defer p.rights.mu.Unlock()
+	failed, hasFailed := p.rights.failedLocked(p.cluster, now)
+	for i, q := range p.questions {
+		d := p.rights.knownLocked(p.caller, p.cluster, q)
+		v := &verdicts[i]
+		switch {
+		case d.isFresh(now):
+			*v = verdict{isAllowed: d.isAllowed, isDecided: !d.isRefused, reason: d.reason}
+		case hasFailed && failed.isAway && d.at != 0 && now.Sub(time.Unix(0, d.at)) <= p.rights.staleFor:
+			*v = verdict{isAllowed: d.isAllowed, isDecided: !d.isRefused, reason: d.reason, isStale: true, isAway: true}
+		case hasFailed:
+			*v = verdict{isAway: failed.isAway, reason: failed.reason}
+		case d.hasFailed(now):
+			v.reason = d.reason
+		default:
+			v.reason = cmp.Or(reason, "it has not decided")
+		}
+	}
+	p.count(verdicts)
+	return verdicts
+}
+
+// verdict is what is known of a right.
+type verdict struct {
+	isAllowed, isDecided bool
+	// isAway says that the cluster cannot be asked, and isStale that it decided before that.
+	isAway, isStale bool
+	// reason is why it is not decided.
+	reason string
+}
+
+// count counts decisions that were not asked for.
+func (p *pending) count(verdicts []verdict) {
+	remembered, stale := -p.asked, 0
+	for _, v := range verdicts {
+		switch {
+		case v.isStale:
+			stale++
+		case v.isDecided:
+			remembered++
+		}
+	}
+	p.rights.metrics.decisions.WithLabelValues(decisionRemembered).Add(float64(max(0, remembered)))
+	p.rights.metrics.decisions.WithLabelValues(decisionStale).Add(float64(stale))
+}
+
+// failedLocked returns why a cluster could not be asked lately.
+func (r *rights) failedLocked(c fleetindex.Cluster, now time.Time) (failure, bool) {
+	f, ok := r.failures[c]
+	return f, ok && now.Sub(f.at) < failedFor
+}
+
+// knownLocked returns the last decision of a cluster.
+func (r *rights) knownLocked(as *caller, c fleetindex.Cluster, q feed.Question) decision {
+	s, ok := r.sheets.Get(sheetKey{as.key, q})
+	if !ok {
+		return decision{}
+	}
+	return s.decisions[unique.Make(c)]
+}
+
+// rememberLocked remembers what a cluster was asked at a time. One that could not decide leaves its last decision as it
+// is, and one that refuses to decide takes it back.
+func (r *rights) rememberLocked(as *caller, c fleetindex.Cluster, q feed.Question, d feed.Decision, at time.Time) {
+	delete(r.failures, c)
+	key := sheetKey{as.key, q}
+	s, ok := r.sheets.Get(key)
+	if !ok {
+		s = &sheet{map[unique.Handle[fleetindex.Cluster]]decision{}}
+	}
+	one := s.decisions[unique.Make(c)]
+	switch {
+	case d.Undecided == "":
+		one = decision{at: at.UnixNano(), isAllowed: d.Allowed}
+	case d.Refused:
+		one = decision{at: at.UnixNano(), isRefused: true, reason: feed.CutText(d.Undecided)}
+	default:
+		one.failed, one.reason = at.UnixNano(), feed.CutText(d.Undecided)
+	}
+	s.decisions[unique.Make(c)] = one
+	r.sheets.Put(key, s, int64(len(s.decisions)+sheetSize))
+}
+
+func (d decision) isFresh(now time.Time) bool {
+	return d.at != 0 && now.Sub(time.Unix(0, d.at)) < freshFor
+}
+
+func (d decision) hasFailed(now time.Time) bool {
+	return d.failed != 0 && now.Sub(time.Unix(0, d.failed)) < failedFor
+}

@@ -1,0 +1,306 @@
+package fleetindexer
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"open-cluster-management.io/cluster-proxy/pkg/fleetindex"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetindex/feed"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetindex/query"
+	"open-cluster-management.io/cluster-proxy/pkg/indexapi"
+	"open-cluster-management.io/cluster-proxy/pkg/status"
+)
+
+// maxSearchQuestions bounds the new questions about single namespaces that one search asks.
+const maxSearchQuestions = 500
+
+// answerSearch answers a SearchRequest.
+func (a *answers) answerSearch(ctx context.Context, w http.ResponseWriter, r *http.Request) error {
+	s := search{answers: a, now: time.Now()}
+	if err := read(w, r, &s.request); err != nil {
+		return err
+	}
+	options, err := s.prepare(ctx)
+	if err != nil {
+		return err
+	}
+	answer := indexapi.SearchAnswer{Hits: []indexapi.Hit{}}
+	found, token, err := a.store.Search(ctx, options)
+	if err != nil {
+		return err
+	}
+	answer.Basis, answer.Continue = s.limited(), token
+	for i := range found {
+		hit, err := s.hit(&found[i])
+		if err != nil {
+			return err
+		}
+		answer.Hits = append(answer.Hits, hit)
+	}
+	return write(w, answer)
+}
+
+// answerCount answers a CountRequest.
+func (a *answers) answerCount(ctx context.Context, w http.ResponseWriter, r *http.Request) error {
+	var request indexapi.CountRequest
+	if err := read(w, r, &request); err != nil {
+		return err
+	}
+	var by []query.Key
+	for _, name := range request.By {
+		key := query.Key(name)
+		if !slices.Contains(query.Counted, key) || slices.Contains(by, key) {
+			return status.New(http.StatusBadRequest, fmt.Sprintf("rows cannot be counted by %q: use some of %v, each once", request.By, query.Counted))
+		}
+		by = append(by, key)
+	}
+	s := search{answers: a, now: time.Now(), request: request.SearchRequest}
+	options, err := s.prepare(ctx)
+	if err != nil {
+		return err
+	}
+	counts, err := a.store.Count(ctx, options, by...)
+	if err != nil {
+		return err
+	}
+	answer := indexapi.CountAnswer{Basis: s.limited(), Counts: []indexapi.Count{}, Total: counts.Total}
+	for _, c := range counts.Groups {
+		answer.Counts = append(answer.Counts, indexapi.Count{Values: c.Values, N: c.N})
+	}
+	return write(w, answer)
+}
+
+func write(w http.ResponseWriter, answer any) error {
+	body, err := json.Marshal(answer)
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(body) // the proxy API may be gone
+	return nil
+}
+
+// search is one search or count.
+type search struct {
+	*answers
+	request indexapi.SearchRequest
+	now     time.Time
+	query   query.Query
+	caller  *caller
+	// clusters are those that the query can be about and the hub serves, by name.
+	clusters map[string]fleetindex.Cluster
+	// scopes are what the caller may list.
+	scopes map[fleetindex.FeedName]fleetindex.Scope
+	basis  indexapi.Basis
+}
+
+// prepare reads the request, and asks the clusters what the caller may list.
+func (s *search) prepare(ctx context.Context) (o fleetindex.SearchOptions, err error) {
+	if s.caller, err = newCaller(s.request.Caller); err != nil {
+		return o, err
+	}
+	if s.query, err = query.Parse(s.request.Query); err != nil {
+		return o, status.New(http.StatusBadRequest, err.Error())
+	}
+	if s.request.Limit < 0 {
+		return o, status.New(http.StatusBadRequest, "a search needs no negative limit")
+	}
+	clusters, served, err := s.asked(s.request.Clusters)
+	if err != nil {
+		return o, err
+	}
+	s.basis = indexapi.Basis{Away: map[string]time.Time{}, Incomplete: map[string]string{}, Undecided: map[string]string{}, Unindexed: map[string]string{}}
+	s.clusters, s.scopes = make(map[string]fleetindex.Cluster, len(clusters)), map[fleetindex.FeedName]fleetindex.Scope{}
+	for i, c := range clusters {
+		switch {
+		case !s.query.Match(query.Cluster, c.Name):
+		case !served[i]:
+			s.basis.Unindexed[c.Name] = "the hub serves no cluster with this name and UID"
+		default:
+			s.clusters[c.Name] = c
+		}
+	}
+	o = fleetindex.SearchOptions{Query: s.query, Caller: s.request.Caller.Name, Limit: s.request.Limit, Continue: s.request.Continue, Rights: s.rightsOf,
+		Clusters: func(c fleetindex.Cluster) bool { return s.clusters[c.Name] == c && c.Name != "" }}
+	feeds, err := s.store.Feeds(ctx, o)
+	if err != nil {
+		return o, err
+	}
+	denied := s.decide(ctx, feeds)
+	if len(denied) > 0 {
+		if err := s.decideNamespaces(ctx, o, denied); err != nil {
+			return o, err
+		}
+	}
+	return o, s.findBasis(ctx)
+}
+
+func (s *search) rightsOf(cluster string, r feed.Resource) fleetindex.Scope {
+	return s.scopes[fleetindex.FeedName{Cluster: cluster, Resource: r}]
+}
+
+// decide asks about all namespaces, and returns the feeds that the caller may list in some namespaces at most.
+func (s *search) decide(ctx context.Context, feeds []fleetindex.FeedName) map[fleetindex.FeedName]bool {
+	denied := map[fleetindex.FeedName]bool{}
+	questions := map[string][]feed.Question{}
+	for _, f := range feeds {
+		questions[f.Cluster] = append(questions[f.Cluster], feed.Question{Resource: f.Resource, Verb: verbList})
+	}
+	asked := map[string]*pending{}
+	for name, about := range questions {
+		asked[name] = s.rights.ask(ctx, s.caller, s.clusters[name], about, math.MaxInt)
+	}
+	for name, p := range asked {
+		isPartly := false
+		for i, v := range p.wait(ctx) {
+			f := fleetindex.FeedName{Cluster: name, Resource: questions[name][i].Resource}
+			switch {
+			case v.isDecided && v.isAllowed:
+				s.scopes[f] = fleetindex.Scope{All: true}
+			case v.isDecided:
+				denied[f], isPartly = true, true
+			case v.isAway:
+				s.basis.Undecided[name] = feed.CutText("it is away, and had not decided what the caller may list: " + v.reason)
+			default:
+				s.basis.Undecided[name] = feed.CutText("it has not decided what the caller may list: " + v.reason)
+			}
+		}
+		if isPartly && !s.namesNamespaces() {
+			s.basis.Partly++
+		}
+	}
+	return denied
+}
+
+// namesNamespaces reports whether the query is about no more namespaces than are asked about.
+func (s *search) namesNamespaces() bool {
+	return slices.ContainsFunc(s.query.Of(query.Namespace), func(t query.Term) bool {
+		return !t.Not && len(t.Values) <= indexapi.MaxNamespaces && !slices.ContainsFunc(t.Values, query.Value.IsPattern)
+	})
+}
+
+// decideNamespaces asks about the namespaces that have rows which match, in feeds that the caller may not list in all. What is
+// asked depends on rows that the caller may not see, and what is said does not.
+func (s *search) decideNamespaces(ctx context.Context, o fleetindex.SearchOptions, denied map[fleetindex.FeedName]bool) error {
+	o.Rights = func(cluster string, r feed.Resource) fleetindex.Scope {
+		return fleetindex.Scope{All: denied[fleetindex.FeedName{Cluster: cluster, Resource: r}]}
+	}
+	found, err := s.store.Namespaces(ctx, o, indexapi.MaxNamespaces)
+	if err != nil {
+		return err
+	}
+	questions, namespaces := map[string][]feed.Question{}, map[string]map[string]bool{}
+	for f, names := range found {
+		if namespaces[f.Cluster] == nil {
+			namespaces[f.Cluster] = map[string]bool{}
+		}
+		for _, name := range names {
+			if of := namespaces[f.Cluster]; of[name] || len(of) < indexapi.MaxNamespaces {
+				of[name] = true
+				questions[f.Cluster] = append(questions[f.Cluster], feed.Question{Resource: f.Resource, Verb: verbList, Namespace: name})
+			}
+		}
+	}
+	left := maxSearchQuestions
+	asked := map[string]*pending{}
+	for _, name := range slices.Sorted(maps.Keys(questions)) {
+		about := questions[name]
+		slices.SortFunc(about, func(a, b feed.Question) int { return strings.Compare(a.Namespace, b.Namespace) })
+		about = about[:min(len(about), feed.MaxQuestions)]
+		questions[name], asked[name] = about, s.rights.ask(ctx, s.caller, s.clusters[name], about, left)
+		left -= asked[name].asked
+	}
+	for name, p := range asked {
+		for i, v := range p.wait(ctx) {
+			if f := (fleetindex.FeedName{Cluster: name, Resource: questions[name][i].Resource}); v.isDecided && v.isAllowed {
+				s.scopes[f] = fleetindex.Scope{Namespaces: append(s.scopes[f].Namespaces, questions[name][i].Namespace)}
+			}
+		}
+	}
+	return nil
+}
+
+// findBasis says what the answer is based on. Why rows are missing may name objects, so only those hear it who may list all.
+func (s *search) findBasis(ctx context.Context) error {
+	heard, partial, err := s.store.Basis(ctx)
+	if err != nil {
+		return err
+	}
+	for name, c := range s.clusters {
+		at, ok := heard[name]
+		at, isCurrent := s.lastHeard(c, at, s.now)
+		switch {
+		case !ok && at.IsZero():
+			s.basis.Unindexed[name] = "the index has not heard of it yet"
+		case !isCurrent:
+			s.basis.Away[name] = at.UTC()
+		}
+	}
+	for _, p := range partial {
+		if s.scopes[p.FeedName].All {
+			s.basis.Incomplete[p.Cluster] = feed.CutText(fmt.Sprintf("%s: %s", p.Resource, p.Reason))
+		}
+	}
+	return nil
+}
+
+// limited returns the basis with the first clusters by name.
+func (s *search) limited() indexapi.Basis {
+	b := s.basis
+	limit(&b, &b.Away)
+	limit(&b, &b.Incomplete)
+	limit(&b, &b.Undecided)
+	limit(&b, &b.Unindexed)
+	return b
+}
+
+func limit[V any](b *indexapi.Basis, named *map[string]V) {
+	if len(*named) <= indexapi.MaxNamed {
+		return
+	}
+	few := map[string]V{}
+	for _, name := range slices.Sorted(maps.Keys(*named))[:indexapi.MaxNamed] {
+		few[name] = (*named)[name]
+	}
+	b.More += len(*named) - len(few)
+	*named = few
+}
+
+// hit returns a row as it is answered.
+func (s *search) hit(f *fleetindex.Found) (indexapi.Hit, error) {
+	d := f.Definition
+	version := d.Version
+	if d.Group != "" {
+		version = d.Group + "/" + d.Version
+	}
+	hit := indexapi.Hit{Cluster: f.Cluster, APIVersion: version, Kind: d.Kind, Resource: d.Resource.Resource, Namespace: f.Namespace, Name: f.Name, UID: f.UID,
+		Labels: f.Labels, Owner: f.Owner, Images: f.Images, Node: f.Node, AsOf: s.basis.Away[f.Cluster]}
+	if f.Created != 0 {
+		hit.Created = time.Unix(f.Created, 0).UTC()
+	}
+	cells, err := splitCells(nil, f.Cells)
+	if err != nil || len(cells) != len(d.Columns) {
+		return hit, errCells
+	}
+	if i := d.StatusColumn(); i >= 0 {
+		_ = json.NewDecoder(bytes.NewReader(cells[i])).Decode(&hit.Status) // one that is no text is none
+	}
+	var left [][]byte
+	for i, c := range d.Columns {
+		if !c.Age && c.Format != "name" {
+			hit.Columns, left = append(hit.Columns, c.Name), append(left, cells[i])
+		}
+	}
+	if len(left) > 0 {
+		hit.Cells = append(append([]byte{'['}, bytes.Join(left, []byte{','})...), ']')
+	}
+	return hit, nil
+}
