@@ -6,7 +6,7 @@
 // Both ends have a certificate of the hub's CA. The index is verified by the name identity.FleetIndexHost, which is in no
 // DNS, and by its role; the caller by its role, which must be that of the proxy API, at each request. The index
 // believes who the user of a request is, and which clusters the hub lets the user reach: the proxy API has asked the hub about
-// each of them. What the user may list there is the cluster's to decide, and the index asks it (Caller).
+// each of them. The cluster decides what the user may list there, and the index asks it (Caller).
 //
 // # Tables
 //
@@ -24,6 +24,7 @@
 //
 // # Files
 //
-//	tables.go  lists of one resource
+//	client.go  Client, for the proxy API
 //	search.go  searches and counts
+//	tables.go  lists of one resource
 package indexapi

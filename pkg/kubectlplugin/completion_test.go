@@ -33,13 +33,18 @@ func TestCompletion(t *testing.T) {
 		"check -o ":           "json yaml jsonpath= :4",
 		"whoami c1 -o ":       "json yaml jsonpath= :4",
 		"view":                "views :4",
-		"services ":           "c1 c2 :4",
-		"services c1 ":        ":4",
-		"test ":               "c1 c2 :4",
-		"proxy ":              "c1 c2 :4",
-		"proxy @":             "@all @prod :4",
-		"proxy @all ":         ":4",
-		"version -o ":         "json yaml jsonpath= :4",
+		"search --view ":      "all prod :4",
+		"search cluster:":     "cluster:c1 cluster:c2 :4",
+		// 6 is also NoSpace.
+		"search ":                    "cluster: kind: namespace: name: status: node: label: image: :6",
+		"search --count-by cluster,": "cluster,cluster cluster,kind cluster,namespace cluster,status cluster,node :6",
+		"services ":                  "c1 c2 :4",
+		"services c1 ":               ":4",
+		"test ":                      "c1 c2 :4",
+		"proxy ":                     "c1 c2 :4",
+		"proxy @":                    "@all @prod :4",
+		"proxy @all ":                ":4",
+		"version -o ":                "json yaml jsonpath= :4",
 	} {
 		t.Run(line, func(t *testing.T) {
 			out, errOut, err := run(t, kubeconfig, append([]string{"__completeNoDesc"}, strings.Split(line, " ")...)...)

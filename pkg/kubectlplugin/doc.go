@@ -15,6 +15,7 @@
 // # Files
 //
 //	command.go     Run, and the commands below their headings
+//	search.go      search: objects of all clusters, in the fleet index
 //	views.go       views: FleetViews and their clusters
 //	services.go    services: what is exposed, and by which URL
 //	whoami.go      whoami: who the user is on a cluster

@@ -83,7 +83,7 @@ func viewTables(p *cli.Factory, found []v1alpha1.FleetView, wide bool) error {
 		fmt.Fprintln(p.Err, "There is no view that you may see.")
 		return nil
 	}
-	t := cli.NewTable("Name", "Clusters", "Reachable", "Names")
+	t := cli.NewTable("Name", "Clusters", "Reachable", "Names", "Reads")
 	t.AddWide("When Unreachable", "Cluster Timeout", "Informer Timeout", "Age")
 	for i := range found {
 		view := &found[i]
@@ -91,7 +91,7 @@ func viewTables(p *cli.Factory, found []v1alpha1.FleetView, wide bool) error {
 		if view.Status.ObservedGeneration != 0 && view.Status.ObservedGeneration >= view.Generation {
 			clusters, reachable = fmt.Sprint(view.Status.Clusters), fmt.Sprint(view.Status.Reachable)
 		}
-		t.Add(view.Name, clusters, reachable, string(view.Spec.Names), string(view.Spec.WhenUnreachable),
+		t.Add(view.Name, clusters, reachable, string(view.Spec.Names), string(cmp.Or(view.Spec.Reads, v1alpha1.ReadsLive)), string(view.Spec.WhenUnreachable),
 			fmt.Sprintf("%ds", view.Spec.ClusterTimeoutSeconds), fmt.Sprintf("%ds", view.Spec.InformerTimeoutSeconds), ago(&view.CreationTimestamp))
 	}
 	if err := p.PrintTable(t, wide); err != nil {

@@ -96,19 +96,19 @@ func TestViews(t *testing.T) {
 		notGood bool
 	}{
 		"all good": {hub: viewsHub{views: []v1alpha1.FleetView{clitest.NewView("all", 3), clitest.NewView("prod", 2)}},
-			out: "NAME   CLUSTERS   REACHABLE   NAMES\nall    3          3           Plain\nprod   2          2           Plain\n"},
+			out: "NAME   CLUSTERS   REACHABLE   NAMES   READS\nall    3          3           Plain   Live\nprod   2          2           Plain   Live\n"},
 		"some away": {hub: viewsHub{views: []v1alpha1.FleetView{clitest.NewView("all", 3, away, quiet), clitest.NewView("edge", 0, away)}}, notGood: true,
-			out: "NAME   CLUSTERS   REACHABLE   NAMES\nall    5          3           Plain\nedge   1          0           Plain\n\n" +
+			out: "NAME   CLUSTERS   REACHABLE   NAMES   READS\nall    5          3           Plain   Live\nedge   1          0           Plain   Live\n\n" +
 				"NOT ANSWERING   SINCE       REASON             VIEWS\nedge-7          2d2h        NoTunnel           all,edge\n" +
 				"edge-9          <unknown>   AgentNotReported   all\n"},
 		"wide": {hub: viewsHub{views: []v1alpha1.FleetView{clitest.NewView("all", 3)}}, args: []string{"-o", "wide"},
-			out: "NAME   CLUSTERS   REACHABLE   NAMES   WHEN UNREACHABLE   CLUSTER TIMEOUT   INFORMER TIMEOUT   AGE\n" +
-				"all    3          3           Plain   Warn               5s                45s                4d4h\n"},
+			out: "NAME   CLUSTERS   REACHABLE   NAMES   READS   WHEN UNREACHABLE   CLUSTER TIMEOUT   INFORMER TIMEOUT   AGE\n" +
+				"all    3          3           Plain   Live    Warn               5s                45s                4d4h\n"},
 		"names": {hub: viewsHub{views: []v1alpha1.FleetView{clitest.NewView("all", 3), clitest.NewView("prod", 2)}}, args: []string{"-o", "name"},
 			out: "fleetview.proxy.open-cluster-management.io/all\nfleetview.proxy.open-cluster-management.io/prod\n"},
 		"more than are listed": {hub: viewsHub{views: []v1alpha1.FleetView{many}}, notGood: true, errOut: "view many has 100 more clusters without an answer"},
 		"no status yet": {hub: viewsHub{views: []v1alpha1.FleetView{stale}},
-			out: "NAME   CLUSTERS    REACHABLE   NAMES\nnew    <unknown>   <unknown>   Plain\n"},
+			out: "NAME   CLUSTERS    REACHABLE   NAMES   READS\nnew    <unknown>   <unknown>   Plain   Live\n"},
 		"not valid": {hub: viewsHub{views: []v1alpha1.FleetView{broken}}, notGood: true, errOut: "view broken is not valid: no such set\n"},
 		"one": {hub: viewsHub{views: []v1alpha1.FleetView{clitest.NewView("all", 3)}, noList: true}, args: []string{"all", "-o", "name"},
 			out: "fleetview.proxy.open-cluster-management.io/all\n"},

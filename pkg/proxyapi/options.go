@@ -43,6 +43,9 @@ type Options struct {
 	PeerBindAddress string
 	PeerPort        int
 
+	// FleetIndex is the host:port of the fleet index; empty for none.
+	FleetIndex string
+
 	// TLSProfile is a folder with OCM's ConfigMap ocm-tls-profile.
 	TLSProfile string
 	// Domain is the one that <cluster>.<domain> are hosts of; empty for none.
@@ -152,6 +155,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&o.ViewRequestsPerUser, "max-view-requests-per-user", o.ViewRequestsPerUser, "how many of them one user may have; 0 means as many as come")
 	fs.BoolVar(&o.KarmadaAPI, "karmada-api", o.KarmadaAPI, "serve Karmada's API too: clusters/<name>/proxy of cluster.karmada.io, and ResourceRegistries and proxying/karmada/proxy of search.karmada.io")
 	fs.StringVar(&o.KarmadaControlPlane, "karmada-control-plane", o.KarmadaControlPlane, "name of the managed cluster that gets the requests to proxying/karmada/proxy for resources that no ResourceRegistry selects; empty means that they are answered 404")
+	fs.StringVar(&o.FleetIndex, "fleet-index", o.FleetIndex, "host:port of the fleet index, which answers lists of views that read Indexed, and searches; empty means that there is none")
 	fs.BoolVar(&o.UI, "ui", o.UI, "serve a page for people at /ui/, which shows a user of the hub the clusters, views and sessions that they may see; the page itself is public and contains nothing")
 	o.Recording.AddFlags(fs)
 	o.Audit.AddFlags(fs)
@@ -185,6 +189,9 @@ func (o *Options) Validate() error {
 		{Flag: "max-view-requests", Value: o.ViewRequests}, {Flag: "max-view-requests-per-user", Value: o.ViewRequestsPerUser},
 		{Flag: "max-streams-per-user", Value: o.StreamsPerUser}, {Flag: "max-streams-per-cluster", Value: o.StreamsPerCluster},
 	}...)
+	if o.FleetIndex != "" {
+		errs.HostPort("fleet-index", o.FleetIndex)
+	}
 	if o.Domain != "" && identity.ValidateCluster(o.Domain) != nil {
 		errs.Refuse("cluster-domain", o.Domain, "it must be a DNS name in lower case")
 	}

@@ -18,11 +18,13 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/agentclient"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fleet"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/watch/position"
 	"open-cluster-management.io/cluster-proxy/pkg/handshakes"
 	"open-cluster-management.io/cluster-proxy/pkg/health"
 	"open-cluster-management.io/cluster-proxy/pkg/httprelay"
 	"open-cluster-management.io/cluster-proxy/pkg/hubaccess/clusters"
+	"open-cluster-management.io/cluster-proxy/pkg/indexapi"
 	"open-cluster-management.io/cluster-proxy/pkg/memlimit"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/apigroup"
@@ -73,7 +75,8 @@ type Server struct {
 	// recordings are nil if no session is recorded, and recorder if a Service gets none.
 	recordings *recording.Store
 	recorder   *pki.Reloader
-	peers      *replica.Peers // nil without any
+	peers      *replica.Peers   // nil without any
+	index      *indexapi.Client // nil without a fleet index
 	// newFleetHandler makes what serves views. Watches end when draining is closed.
 	newFleetHandler func(draining <-chan struct{}) view.FleetHandler
 }
@@ -111,6 +114,9 @@ func New(o *Options) (*Server, error) {
 		s.peers = replica.New(o.Peers, o.PeerPort, s.positions, replica.PeerTransport(s.proxy), s.metrics)
 		s.peers.Sessions = s.sessions
 		s.positions.Ask = s.peers.Ask
+	}
+	if o.FleetIndex != "" {
+		s.index = indexapi.NewClient(o.FleetIndex, s.proxy)
 	}
 	proxyTLS := func() *tls.Config {
 		host, _, _ := net.SplitHostPort(o.ProxyServer) // Validate looked at it
@@ -208,7 +214,10 @@ func (s *Server) newHandler(p *parts, draining context.Context) (*handler, error
 	}
 	h.exposure = filter.NewExposure(f)
 	p.background = append(p.background, h.exposure.Run)
-	h.fleet = &view.Fleet{Filters: f, Relay: h.relay, Revalidation: h.revalidation, Handler: s.newFleetHandler(draining.Done())}
+	h.fleet = &view.Fleet{Filters: f, Relay: h.relay, Revalidation: h.revalidation, Handler: s.newFleetHandler(draining.Done()), Held: fleet.NewMemory()}
+	if s.index != nil { // a nil *Client would be an Index
+		h.fleet.Index = s.index
+	}
 	h.chain = h.newChain(p.config, o.Tracing.ConfigFile != "")
 	var err error
 	h.own, err = apigroup.NewGroup(p.config, &apigroup.ClusterAPI{Clusters: p.clusters, Authorizer: p.authorizer, Agents: s.agents, Latencies: s.latencies}, &apigroup.SessionStorage{Here: s.sessions, Peers: s.peers}, p.karmada)
@@ -259,6 +268,9 @@ func (s *Server) run(ctx context.Context, listener net.Listener, p *parts) error
 	})
 	err = group.Wait()
 	s.agents.Close()
+	if s.index != nil {
+		s.index.Close()
+	}
 	return errors.Join(err, s.dialer.Close())
 }
 

@@ -3,6 +3,7 @@ package fault
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -32,6 +33,22 @@ func Warn(header http.Header, faults []*Fault, effect string) {
 			effect = "its answer of " + f.Since.UTC().Format("15:04:05 MST") + " is used"
 		}
 		AddWarning(header, fmt.Sprintf("cluster %s %s; %s", f.Cluster, cut(f.Outcome(), MaxWarning), effect))
+	}
+}
+
+// WarnOfEach adds a header for what is said of each cluster, and a count for those after the tenth, of which rest is
+// said.
+func WarnOfEach(header http.Header, said map[string]string, rest string) {
+	for i, cluster := range slices.Sorted(maps.Keys(said)) {
+		if i == MaxNamed {
+			clusters := "clusters"
+			if len(said) == i+1 {
+				clusters = "cluster"
+			}
+			AddWarning(header, fmt.Sprintf("%d more %s: %s", len(said)-i, clusters, rest))
+			return
+		}
+		AddWarning(header, fmt.Sprintf("cluster %s %s", cluster, cut(said[cluster], MaxWarning)))
 	}
 }
 

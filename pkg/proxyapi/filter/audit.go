@@ -36,6 +36,9 @@ func innerText(r *http.Request, rs *scope.Scope) string {
 	if rs.AgentMetrics {
 		text += " of the agent"
 	}
+	if rs.Search {
+		text += " of the fleet index"
+	}
 	return text
 }
 

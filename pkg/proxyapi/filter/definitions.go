@@ -96,6 +96,10 @@ func isSingle(spec proxyv1alpha1.FleetViewSpec) bool {
 		(spec.UnlistedResources == nil || spec.UnlistedResources.Cluster == of.Names[0])
 }
 
+func (d *fleetViewDefinition) Indexed() bool {
+	return d.view.Spec.Reads == proxyv1alpha1.ReadsIndexed && !isSingle(d.view.Spec)
+}
+
 func (d *fleetViewDefinition) Changed() bool {
 	view, err := d.views.Get(d.view.Name)
 	return err == nil && (view == nil || view.UID != d.view.UID || view.Generation != d.view.Generation)
@@ -146,6 +150,9 @@ func (d *registriesDefinition) Describe(view *fleet.View) error {
 	return err
 }
 
+// Indexed is for FleetViews.
+func (d *registriesDefinition) Indexed() bool { return false }
+
 // Changed is for views that are Single, which this is not.
 func (d *registriesDefinition) Changed() bool { return false }
 
@@ -160,6 +167,9 @@ func (d *everyDefinition) Describe(view *fleet.View) error {
 	view.Name, view.Annotations, view.Writes = scope.EveryView, []string{karmadav1alpha1.CachedFrom}, fleet.WritesAny
 	return nil
 }
+
+// Indexed is for FleetViews.
+func (d *everyDefinition) Indexed() bool { return false }
 
 // Changed is for views that are Single, which this is not.
 func (d *everyDefinition) Changed() bool { return false }

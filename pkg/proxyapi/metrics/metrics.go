@@ -97,7 +97,7 @@ func newViewMetrics(registry prometheus.Registerer) viewMetrics {
 		}, []string{"verb", "code"}),
 		ViewClusters: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "cluster_proxy_api_view_clusters_total",
-			Help: "Requests that fleet views sent to clusters, by result: answered, slow (the answer did not begin within the view's timeout), failed (such as no agent is connected), relayed (passed on as it is: logs, exec, attach, port-forward, proxy, all of a view of a single cluster).",
+			Help: "Requests of fleet views to clusters, by result: answered, slow (the answer did not begin within the view's timeout), failed (such as no agent is connected), indexed (the fleet index answered in the cluster's place), relayed (passed on as it is: logs, exec, attach, port-forward, proxy, all of a view of a single cluster).",
 		}, []string{"result"}),
 		ViewFirstByte: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "cluster_proxy_api_view_first_byte_seconds",
@@ -113,7 +113,7 @@ func newViewMetrics(registry prometheus.Registerer) viewMetrics {
 			Help: "resourceVersions of fleet views that the other replicas were asked for, by result: found, unknown (a client that wants to watch from there is answered 410 and lists again).",
 		}, []string{"result"}),
 	}
-	for _, result := range []string{Answered, Slow, Failed, Relayed} {
+	for _, result := range []string{Answered, Slow, Failed, Indexed, Relayed} {
 		m.ViewClusters.WithLabelValues(result)
 	}
 	for _, result := range []string{PositionFound, PositionUnknown} {
@@ -267,6 +267,7 @@ const (
 	Answered = "answered"
 	Slow     = "slow"
 	Failed   = "failed"
+	Indexed  = "indexed"
 	Relayed  = "relayed"
 )
 

@@ -53,6 +53,8 @@ type Definition interface {
 	Clusters() ([]string, error)
 	// Describe says what the view has of them.
 	Describe(view *fleet.View) error
+	// Indexed reports whether the fleet index is to answer lists.
+	Indexed() bool
 	// Changed reports whether the view is defined otherwise now.
 	Changed() bool
 }

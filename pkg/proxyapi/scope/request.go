@@ -43,6 +43,9 @@ func (e Endpoints) NewScope(r *http.Request) (*Scope, error) {
 	if target, ok, err := route.ParseViewBelow(ViewsPath, v1alpha1.ProxySubresource, r.RequestURI); ok {
 		return newViewScope(r, target, own, err)
 	}
+	if target, ok, err := route.ParseViewBelow(ViewsPath, v1alpha1.SearchSubresource, r.RequestURI); ok {
+		return newSearchScope(r, target, own, err)
+	}
 	if e.Karmada {
 		if rs, ok, err := newKarmadaScope(r); ok {
 			return rs, err

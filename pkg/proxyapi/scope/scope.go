@@ -56,6 +56,8 @@ type Scope struct {
 	Leaves bool
 	// AgentMetrics says that the cluster's agent answers the request, with its metrics.
 	AgentMetrics bool
+	// Search says that the fleet index is asked for rows of the view.
+	Search bool
 	// Long says that the request has no natural end.
 	Long bool
 	// Credential names an unverified credential, see authn.Authenticator.

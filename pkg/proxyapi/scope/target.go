@@ -60,6 +60,24 @@ func newViewScope(r *http.Request, target route.Target, group schema.GroupVersio
 	return rs, err
 }
 
+// newSearchScope understands a search in a view. It shows rows of many objects, so it needs the right to list.
+func newSearchScope(r *http.Request, target route.Target, group schema.GroupVersion, err error) (*Scope, error) {
+	rs := &Scope{Kind: View, Target: target, Group: group, Host: r.Host, Search: true}
+	switch {
+	case err != nil:
+	case target.Path != "/" || target.ForService():
+		err = status.New(http.StatusNotFound, fmt.Sprintf("a view is searched at %s<view>/%s, and nothing is below", ViewsPath, v1alpha1.SearchSubresource))
+	case r.Method != http.MethodGet || httprelay.IsUpgrade(r.Header):
+		err = status.New(http.StatusMethodNotAllowed, "a search only reads: use GET without an upgrade")
+	default:
+		rs.Inner = &request.RequestInfo{Path: "/" + v1alpha1.SearchSubresource, Verb: "list"}
+		rs.Info = OuterInfo(r, group, ViewsResource, target.View, "list")
+		rs.Info.Subresource = v1alpha1.SearchSubresource
+		rs.Info.Parts = []string{ViewsResource, target.View, v1alpha1.SearchSubresource}
+	}
+	return rs, err
+}
+
 // look finds out what a request is that is for a cluster or a view.
 func (rs *Scope) look(r *http.Request) error {
 	raw, _, _ := strings.Cut(r.RequestURI, "?")

@@ -27,9 +27,24 @@
 // the scope, the limits and the revalidation of their cluster. Redirects of a cluster lead
 // to the cluster's own path. The audit event has the view and the clusters that were asked.
 //
+// # The fleet index
+//
+// In a view that reads Indexed, a member answers a list as Table from the fleet index, if the proxy API has one, and
+// everything else from its cluster. So merging, pages and versions are the same for both: the Table has the cluster's own
+// version, from which a watch goes on at the cluster. The hub is asked about each cluster as ever; the index asks the
+// cluster what the user may list there. Where the index does not answer, clusters are asked, with a Warning.
+//
+// A search asks the index about the clusters of any view that the user may list in, unless the view has rules for
+// resources, which the index does not know.
+//
 // # Files
 //
-//	view.go       a request for a view: its clusters, its relay, its end
+//	view.go       a request for a view: its relay, its end
+//	search.go     searches in the fleet index
 //	websocket.go  the answer to a watch by WebSocket
 //	members.go    one cluster of a view, for one request; Fleet, which requests share
+//	loader.go     questions to the fleet index, for many clusters each
+//	warnings.go   Warnings of an answer whose header is not sent yet
+//	names.go      names of clusters, for the audit log
+//	indexed.go    which lists the index answers in the place of a cluster, and how
 package view

@@ -1,16 +1,11 @@
 package view
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
-	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"k8s.io/apiserver/pkg/apis/audit"
@@ -65,6 +60,12 @@ func (m *Member) RoundTrip(r *http.Request) (*http.Response, error) {
 		return m.Refused(r, err)
 	}
 	m.sentTo.Add(m.Cluster)
+	if m.lists != nil {
+		if resp := m.lists.answer(r, rs.Inner, m.Cluster, m.uid); resp != nil {
+			m.Metrics.ViewClusters.WithLabelValues(metrics.Indexed).Inc()
+			return resp, nil
+		}
+	}
 	sent := time.Now()
 	resp, err := m.Relay.Proxy.Transport.RoundTrip(m.outgoing(r, rs))
 	if err == nil && !httprelay.WasAskedFor(resp) {
@@ -130,14 +131,7 @@ func (m *Member) Refused(r *http.Request, err error) (*http.Response, error) {
 	if !errors.As(err, &refused) || refused.ErrStatus.Code != http.StatusForbidden {
 		return nil, m.failed(err)
 	}
-	body, err := json.Marshal(refused.ErrStatus)
-	if err != nil {
-		return nil, m.failed(err)
-	}
-	return &http.Response{
-		Status: http.StatusText(http.StatusForbidden), StatusCode: http.StatusForbidden, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(body)), ContentLength: int64(len(body)), Request: r,
-	}, nil
+	return refusal(r, refused.ErrStatus), nil
 }
 
 // outgoing is a request as it is sent: what is between a client and us stays here.
@@ -193,12 +187,39 @@ type ViewRequest struct {
 	Scope *scope.Scope
 	// origin is the request as it came through the filters.
 	origin *http.Request
-	// sentTo are the clusters that were asked.
+	// lists asks the fleet index; nil if the request is not for it.
+	lists *indexedLists
+	// sentTo are the clusters that were asked, or that the index answered for.
 	sentTo Names
 	// single says that the view is of one cluster and can have no other, and timeout how long
 	// a cluster may take to begin its answer.
 	single  bool
 	timeout time.Duration
+}
+
+// members are the clusters of the view, as it is now, that are served and that the user
+// may reach with this request's verb. The others are not mentioned: that a cluster is
+// away is known by asking it, which fails at once.
+func (q *ViewRequest) members(ctx context.Context) ([]fleet.Member, error) {
+	selected, err := q.Scope.View.Clusters()
+	if err != nil {
+		return nil, status.New(http.StatusServiceUnavailable, err.Error())
+	}
+	allowed, late, err := q.Authorizer.Reachable(ctx, q.Scope.User, q.Scope.Rights(), selected)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		return nil, scope.NotAsked(err, "which clusters of the view you may reach")
+	}
+	var members []fleet.Member
+	for _, cluster := range allowed {
+		if q.Clusters.Served(cluster) != nil {
+			continue
+		}
+		members = append(members, &Member{ViewRequest: q, Cluster: cluster, uid: q.Clusters.UID(cluster), AskAgain: late})
+	}
+	return members, nil
 }
 
 // Fleet answers requests for views that may go on. Package fleetview makes one answer of
@@ -208,6 +229,10 @@ type Fleet struct {
 	Relay        *relay.Relay
 	Revalidation *filter.Revalidation
 	Handler      FleetHandler
+	// Index is the fleet index; nil if there is none.
+	Index Index
+	// Held counts what answers of the index take.
+	Held *fleet.Memory
 }
 
 // FleetHandler is package fleetview's Handler.
@@ -219,36 +244,3 @@ type FleetHandler interface {
 // errNotAsked is the error of a request to a cluster of a view of which it could not be found
 // out whether the user may make it.
 var errNotAsked = status.New(http.StatusServiceUnavailable, "the hub's kube-apiserver could not be asked which clusters of the view you may reach: try again")
-
-// MaxNames is how many names of clusters are in an audit event.
-const MaxNames = 100
-
-// Names are those of clusters, for an audit event. The zero value is ready, and safe for
-// concurrent use.
-type Names struct {
-	mu  sync.Mutex
-	all map[string]struct{}
-}
-
-func (n *Names) Add(name string) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.all == nil {
-		n.all = map[string]struct{}{}
-	}
-	n.all[name] = struct{}{}
-}
-
-func (n *Names) String() string {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	sorted := make([]string, 0, len(n.all))
-	for name := range n.all {
-		sorted = append(sorted, name)
-	}
-	slices.Sort(sorted)
-	if more := len(sorted) - MaxNames; more > 0 {
-		return fmt.Sprintf("%s and %d more", strings.Join(sorted[:MaxNames], ","), more)
-	}
-	return strings.Join(sorted, ",")
-}

@@ -49,13 +49,22 @@ func (f *Fleet) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w, inner, leave = f.watch(w, inner, rs)
 		defer leave()
 	}
-	paced := relay.NewPacedWriter(w, rs, f.Relay.Answers, f.Metrics)
-	defer paced.End()
 	view, err := request.view()
 	if err != nil {
 		f.Refuse(w, r, status.New(http.StatusServiceUnavailable, err.Error()))
 		return
 	}
+	if rs.Search {
+		request.search(w, r, &view)
+		return
+	}
+	if rs.Inner.Verb == "list" && rs.View.Indexed() {
+		request.lists = newIndexedLists(r, f.Index, f.Held, &view)
+		defer request.lists.end()
+		w = &warningWriter{ResponseWriter: w, warnings: &request.lists.warnings}
+	}
+	paced := relay.NewPacedWriter(w, rs, f.Relay.Answers, f.Metrics)
+	defer paced.End()
 	f.Handler.Serve(paced, inner, view)
 }
 
@@ -65,31 +74,6 @@ func (q *ViewRequest) view() (fleet.View, error) {
 	err := q.Scope.View.Describe(&view)
 	q.single, q.timeout = view.Single, view.Timeout
 	return view, err
-}
-
-// members are the clusters of the view, as it is now, that are served and that the user
-// may reach with this request's verb. The others are not mentioned: that a cluster is
-// away is known by asking it, which fails at once.
-func (q *ViewRequest) members(ctx context.Context) ([]fleet.Member, error) {
-	selected, err := q.Scope.View.Clusters()
-	if err != nil {
-		return nil, status.New(http.StatusServiceUnavailable, err.Error())
-	}
-	allowed, late, err := q.Authorizer.Reachable(ctx, q.Scope.User, q.Scope.Rights(), selected)
-	if err != nil {
-		if ctx.Err() != nil {
-			return nil, ctx.Err()
-		}
-		return nil, scope.NotAsked(err, "which clusters of the view you may reach")
-	}
-	var members []fleet.Member
-	for _, cluster := range allowed {
-		if q.Clusters.Served(cluster) != nil {
-			continue
-		}
-		members = append(members, &Member{ViewRequest: q, Cluster: cluster, uid: q.Clusters.UID(cluster), AskAgain: late})
-	}
-	return members, nil
 }
 
 // relayTo sends a request to one cluster as the single-cluster endpoints do, with the

@@ -20,6 +20,8 @@ const (
 	StreamSubresource = "stream"
 	// IdentitySubresource says who the caller is on the cluster.
 	IdentitySubresource = "identity"
+	// SearchSubresource is a search in a FleetView, by GET with the parameters q, limit, continue and countBy.
+	SearchSubresource = "search"
 	// MetricsSubresource is the metrics of the cluster's agent, one of them. The right to
 	// it is get, and no other right implies it.
 	MetricsSubresource = "metrics"

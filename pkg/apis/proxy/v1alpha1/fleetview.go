@@ -14,6 +14,7 @@ import (
 // +kubebuilder:printcolumn:name="Clusters",type=integer,JSONPath=`.status.clusters`
 // +kubebuilder:printcolumn:name="Reachable",type=integer,JSONPath=`.status.reachable`
 // +kubebuilder:printcolumn:name="Names",type=string,JSONPath=`.spec.names`
+// +kubebuilder:printcolumn:name="Reads",type=string,JSONPath=`.spec.reads`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 63",message="the name of a view has at most 63 characters"
 type FleetView struct {
@@ -69,6 +70,14 @@ type FleetViewSpec struct {
 	// +optional
 	// +kubebuilder:default=NamedCluster
 	Writes FleetViewWrites `json:"writes,omitempty"`
+	// Reads says who answers lists as kubectl get prints them: Live asks the clusters,
+	// Indexed asks the hub's fleet index, which also has what clusters that are away had
+	// when they were last heard, and says so in a Warning header. Everything else goes to
+	// the clusters, and so does a list that the index cannot answer. In a view of one name
+	// (see clusters.names) it means nothing: its cluster answers.
+	// +optional
+	// +kubebuilder:default=Live
+	Reads FleetViewReads `json:"reads,omitempty"`
 	// WhenUnreachable is what a request does for which a cluster does not answer: Warn
 	// leaves out its objects and says so in a Warning header, Fail answers 503.
 	// +optional
@@ -171,6 +180,18 @@ const (
 	WritesAny FleetViewWrites = "Any"
 	// WritesNone are none.
 	WritesNone FleetViewWrites = "None"
+)
+
+// FleetViewReads says who answers lists as kubectl get prints them.
+// +kubebuilder:validation:Enum=Indexed;Live
+type FleetViewReads string
+
+// The ways of reading.
+const (
+	// ReadsIndexed is the fleet index, where it can.
+	ReadsIndexed FleetViewReads = "Indexed"
+	// ReadsLive are the clusters.
+	ReadsLive FleetViewReads = "Live"
 )
 
 // FleetViewWhenUnreachable is what a request does for which a cluster does not answer.
