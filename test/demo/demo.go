@@ -82,6 +82,7 @@ func (d *demo) run(ctx context.Context) (err error) {
 		{"kubectl through the hub: a port-forward", d.showPortForward},
 		{"A user of the hub, with nothing but her kubeconfig of the hub", d.showHubUser},
 		{"The same user, on all clusters at once", d.showFleet},
+		{"A search of all clusters, and a list while one of them is away", d.showSearch},
 		{"A Go program that overrides its dialer", d.showExample},
 	} {
 		d.step++
@@ -139,7 +140,7 @@ func (d *demo) startLab(ctx context.Context) (err error) {
 }
 
 func (d *demo) install(ctx context.Context) error {
-	set := d.lab.ChartValues()
+	set := append(d.lab.ChartValues(), "fleetIndex.enabled=true", "fleetIndex.persistence.enabled=false")
 	fmt.Fprintf(d.out, "$ helm upgrade --install cluster-proxy charts/cluster-proxy --namespace %s --create-namespace --set %s\n", hubNamespace, strings.Join(set, ","))
 	return d.lab.InstallChart(ctx, "cluster-proxy", hubNamespace, "charts/cluster-proxy", set...)
 }

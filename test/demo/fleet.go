@@ -14,9 +14,7 @@ import (
 // showFleet has the same user work on both clusters at once, in the view that the
 // chart makes. On cluster2 she may do less than on cluster1.
 func (d *demo) showFleet(ctx context.Context) error {
-	path, env := d.lab.Kubectl("hub")
-	// kubectl finds its plugins on the PATH.
-	env = append(env, "KUBECONFIG="+d.hubKubeconfig, "PATH="+d.dir+string(os.PathListSeparator)+os.Getenv("PATH"))
+	path, env := d.hubUsersKubectl()
 	if _, err := d.show(ctx, env, path, "clusterproxy", "kubeconfig", "--merge"); err != nil {
 		return err
 	}

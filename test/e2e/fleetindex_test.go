@@ -1,0 +1,168 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
+	"open-cluster-management.io/cluster-proxy/test/testkit/long"
+)
+
+// times matches what kubectl prints of times that pass.
+var times = regexp.MustCompile(`\b([0-9]+[smhd])+\b`)
+
+// TestFleetIndex installs the fleet index. Of clusters that answer it says what they say themselves, to each user what
+// they may list there, and of a cluster that is away what it had.
+func TestFleetIndex(t *testing.T) {
+	long.Test(t)
+	installed.NeedLab(t, "installs the chart with another value")
+	chart := func(ctx context.Context, more ...string) error {
+		return installed.Lab.InstallChart(ctx, "cluster-proxy", installed.Namespace, "../../charts/cluster-proxy", append(installed.ChartValues(), more...)...)
+	}
+	if err := chart(t.Context(), "fleetIndex.enabled=true", "fleetIndex.persistence.enabled=false"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := chart(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	installed.AwaitView(t, "live")
+	away, near := installed.Clusters[0], installed.Clusters[1]
+	anns := installed.MakeUser(t, "index-ann", append(suite.MayUseViews(),
+		suite.Rule("clusterproxy.open-cluster-management.io", "fleetviews/search", []string{"get"}), suite.MayReach(suite.ReadVerbs))...)
+	installed.MayOn(t, near, "index-ann", suite.Rule("", "pods", suite.ReadVerbs))
+	all, live := viewOf("all", installed.HubToken), viewOf("live", installed.HubToken)
+
+	t.Run("answers are equal", func(t *testing.T) { indexedAnswersAreEqual(t, all, live) })
+	t.Run("search", func(t *testing.T) { searchesFindWhatMayBeListed(t, away, near, anns) })
+	t.Run("rights", func(t *testing.T) {
+		wantRows(t, "of a user of one cluster", viewOf("all", anns), []string{near}, []string{away})
+		cs := suite.Clientset(t, installed.Direct(near))
+		if err := cs.RbacV1().ClusterRoleBindings().Delete(t.Context(), "index-ann", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		suite.Eventually(t, "no row after the right is taken away", func() error {
+			if out, err := kubectlOf(t, viewOf("all", anns), "get", "pods", "-A"); err == nil || strings.Contains(out, "web-") {
+				return fmt.Errorf("kubectl prints, %v:\n%s", err, out)
+			}
+			return nil
+		})
+	})
+	t.Run("away", func(t *testing.T) {
+		installed.StopAgents(t, away)
+		suite.Eventually(t, "rows of a cluster that is away", func() error {
+			out, err := kubectlOf(t, all, "get", "pods")
+			if warning := "cluster " + away + " was last heard at "; err != nil || !strings.Contains(out, warning) || !strings.Contains(out, "\n"+away+" ") {
+				return fmt.Errorf("kubectl prints, %v:\n%s\nwant a row of %s, and %q", err, out, away, warning)
+			}
+			return nil
+		})
+	})
+}
+
+// viewOf is a view as a user of the hub.
+func viewOf(view, token string) *rest.Config { return installed.ViewEndpoints(view, token)[1].Cfg }
+
+// kubectlOf returns what kubectl prints, Warnings too.
+func kubectlOf(t *testing.T, cfg *rest.Config, args ...string) (string, error) {
+	t.Helper()
+	cmd, err := installed.KubectlCommand(t.Context(), "fleetindex", cfg, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// indexedAnswersAreEqual compares what kubectl prints of an indexed view with what it prints of the live one. Times that pass
+// are left out.
+func indexedAnswersAreEqual(t *testing.T, all, live *rest.Config) {
+	for _, args := range []string{
+		"pods -A", "pods -A -o wide", "pods -A --chunk-size=1", "pods -l app=web", "pods -A --field-selector metadata.namespace!=default", "pods -A --show-labels",
+		"services -A", "namespaces", "deployments.apps -A", "daemonsets.apps -A", "jobs.batch -A",
+	} {
+		suite.Eventually(t, "the same rows by the index as live: kubectl get "+args, func() error {
+			var printed [2]string
+			for i, cfg := range []*rest.Config{all, live} {
+				out, err := kubectlOf(t, cfg, append([]string{"get"}, strings.Fields(args)...)...)
+				if err != nil {
+					return fmt.Errorf("%w: %s", err, out)
+				}
+				lines := strings.Split(times.ReplaceAllString(out, "T"), "\n")
+				for n, line := range lines {
+					lines[n] = strings.Join(strings.Fields(line), " ")
+				}
+				printed[i] = strings.Join(lines, "\n")
+			}
+			if printed[0] != printed[1] {
+				return fmt.Errorf("indexed:\n%s\nlive:\n%s", printed[0], printed[1])
+			}
+			return nil
+		})
+	}
+	// Kinds that are not indexed come from the clusters.
+	wantRows(t, "of a kind that is not indexed", all, installed.Clusters, nil, "configmaps")
+	if out, err := kubectlOf(t, all, "get", "pods", "-l", "app=web", "-o", "yaml"); err != nil || strings.Count(out, "containers:") < len(installed.Clusters) {
+		t.Errorf("whole objects, %v:\n%s", err, out)
+	}
+}
+
+// wantRows wants rows of clusters, and none of others.
+func wantRows(t *testing.T, what string, cfg *rest.Config, of, none []string, kinds ...string) {
+	t.Helper()
+	suite.Eventually(t, "rows "+what, func() error {
+		out, err := kubectlOf(t, cfg, append([]string{"get", "-A"}, append(kinds, "pods")[0])...)
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		for _, cluster := range append(of, none...) {
+			isThere, wanted := strings.Contains(out, "\n"+cluster+" ") || strings.HasPrefix(out, cluster+" "), !strings.Contains(" "+strings.Join(none, " ")+" ", " "+cluster+" ")
+			if isThere != wanted {
+				return fmt.Errorf("rows of %s: %t, want %t:\n%s", cluster, isThere, wanted, out)
+			}
+		}
+		return nil
+	})
+}
+
+// searchesFindWhatMayBeListed searches as a user of all clusters, and as ann, who may list pods of one.
+func searchesFindWhatMayBeListed(t *testing.T, away, near, anns string) {
+	plugin := buildPlugin(t)
+	search := func(token string, args ...string) (string, error) {
+		cmd := exec.CommandContext(t.Context(), plugin, append([]string{"--kubeconfig=" + hubKubeconfigOf(t, token), "search"}, args...)...)
+		cmd.Env = append(os.Environ(), "HOME="+t.TempDir())
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	for name, test := range map[string]struct {
+		token string
+		args  []string
+		both  bool
+	}{
+		"a word":          {installed.HubToken, []string{"kind:pod", "label:app=web"}, true},
+		"counts":          {installed.HubToken, []string{"kind:deployment", "web", "--count-by", "cluster"}, true},
+		"a word, by ann":  {anns, []string{"kind:pod", "label:app=web"}, false},
+		"counts, by ann":  {anns, []string{"kind:pod,deployment", "web", "--count-by", "cluster,kind"}, false},
+		"a cluster alone": {installed.HubToken, []string{"kind:pod", "cluster:" + near}, false},
+	} {
+		suite.Eventually(t, "a search: "+name, func() error {
+			out, err := search(test.token, test.args...)
+			if err != nil || !strings.Contains(out, near+" ") || strings.Contains(out, away+" ") != test.both || !test.both && name == "counts, by ann" && strings.Contains(out, "Deployment") {
+				return fmt.Errorf("search %q prints, %v:\n%s", test.args, err, out)
+			}
+			return nil
+		})
+	}
+	if out, err := search(anns, "kind:secret"); err != nil || !strings.Contains(out, "No resources found") {
+		t.Errorf("a search that finds nothing prints, %v:\n%s", err, out)
+	}
+}
