@@ -23,6 +23,9 @@
 // agents through the tunnel whether they have moved (certificates.AgentChecker), with
 // certificates that it makes for that purpose and does not store.
 //
+// With a fleet index (--fleet-index-resources) certificates include the index's, and agents
+// get the right to read what is indexed. Both go with the flag.
+//
 // If its definitions or its configuration do not exist yet, the manager waits for them.
 //
 // # Rights

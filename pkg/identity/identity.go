@@ -74,7 +74,7 @@ const (
 	// that it asserts. Replicas of the proxy API believe each other's positions of watches.
 	RoleProxyAPI Role = "open-cluster-management:cluster-proxy:proxy-api"
 	// RoleFleetIndex may do what RoleClient may, and an agent sends it the rows of objects. It believes
-	// the users that it asserts in questions about their rights only.
+	// the users that it asserts in questions about their rights only. The proxy API believes its answers.
 	RoleFleetIndex Role = "open-cluster-management:cluster-proxy:fleet-index"
 	// RolePeer is a proxy server that forwards a dial to another one.
 	RolePeer Role = "open-cluster-management:cluster-proxy:proxy-server"
