@@ -43,13 +43,28 @@ func (r *podRunner) writeVolume(running *runningPod, volume corev1.Volume) error
 		return err
 	}
 	if volume.EmptyDir != nil {
-		return nil // what is in there is the container's
+		return makeSubPaths(running.pod.Spec.Containers, volume.Name, dir) // what is in there is the container's
 	}
 	files, err := r.volumeFiles(running, volume)
 	if err != nil {
 		return err
 	}
 	return syncFiles(dir, files)
+}
+
+// makeSubPaths makes the folders within a volume that containers mount.
+func makeSubPaths(containers []corev1.Container, volume, dir string) error {
+	for _, container := range containers {
+		for _, mount := range container.VolumeMounts {
+			if mount.Name != volume || mount.SubPath == "" {
+				continue
+			}
+			if err := os.MkdirAll(filepath.Join(dir, mount.SubPath), 0o700); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 func (r *podRunner) volumeFiles(running *runningPod, volume corev1.Volume) (map[string][]byte, error) {
