@@ -19,14 +19,6 @@ import (
 // ErrFenced is the error of writes after another process has claimed the cluster, or it was removed.
 var ErrFenced = errors.New("another process writes for the cluster now")
 
-// Cluster is whose rows are written.
-type Cluster struct {
-	Name string
-	// UID is that of the ManagedCluster: with another UID the name is another cluster's, and the rows
-	// of the former one are deleted.
-	UID string
-}
-
 // Writer writes the rows of one cluster. Its methods may be called at the same time.
 type Writer struct {
 	store     *Store

@@ -39,6 +39,14 @@ type directory struct {
 	feeds []int64
 }
 
+// Cluster is whose rows are written.
+type Cluster struct {
+	Name string
+	// UID is that of the ManagedCluster: with another UID the name is another cluster's, and the rows
+	// of the former one are deleted.
+	UID string
+}
+
 type listedCluster struct {
 	Cluster
 	feeds map[int64]*feed.Definition
@@ -149,22 +157,20 @@ func (d *directory) places(cluster func(Cluster) bool, definition func(*feed.Def
 	return places
 }
 
-// find sets the places of the clusters of a list that have a feed of a resource. Another cluster with the name is none
-// of them.
-func (d *directory) find(r feed.Resource, parts []*part) {
+// find returns the feed of a resource in a cluster, if there is one. Another cluster with the name has none.
+func (d *directory) find(r feed.Resource, c Cluster) (p place, found bool) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	for resource, known := range d.resources {
 		if known != r {
 			continue
 		}
-		for _, p := range parts {
-			id := feedID(resource, d.ids[p.cluster.Name])
-			if c := d.clusters[d.ids[p.cluster.Name]]; c != nil && c.Cluster == p.cluster && c.feeds[id] != nil {
-				p.place = place{feed: id, cluster: c.Name, definition: c.feeds[id]}
-			}
+		id := feedID(resource, d.ids[c.Name])
+		if listed := d.clusters[d.ids[c.Name]]; listed != nil && listed.Cluster == c && listed.feeds[id] != nil {
+			return place{feed: id, cluster: c.Name, definition: listed.feeds[id]}, true
 		}
 	}
+	return place{}, false
 }
 
 func (d *directory) sort() {

@@ -75,10 +75,10 @@
 //	resume.go     what a feed has: digests and items
 //	apply.go      changes of rows
 //	document.go   the words and labels of a row, as the engines take them
-//	claim.go      writers: clusters, feeds, fencing
+//	claim.go      writers: feeds, fencing
 //	store.go      the store
 //	token.go      continue tokens
-//	directory.go  which clusters have which feeds; numbers of rows
+//	directory.go  clusters, and which of them have which feeds; numbers of rows
 //	rights.go     what a caller may list
 //	database.go   connections, transactions, statements, and migration of the schema
 //	dialect.go    what differs between the engines

@@ -74,7 +74,6 @@ func (s *Store) List(ctx context.Context, o ListOptions, visit func(*Listed, *Fo
 	if err := s.directory.refresh(ctx, &s.database); err != nil {
 		return err
 	}
-	s.directory.find(o.Resource, l.parts)
 	if err := l.readFeeds(ctx); err != nil {
 		return fmt.Errorf("reading the clusters of a list: %w", err)
 	}
@@ -188,7 +187,9 @@ func (l *lister) readSelectors() error {
 func (l *lister) readFeeds(ctx context.Context) error {
 	byFeed := map[int64]*part{}
 	for _, p := range l.parts {
-		if p.place.feed == 0 || l.Rights == nil {
+		var found bool
+		if p.place, found = l.store.directory.find(l.Resource, p.cluster); !found || l.Rights == nil {
+			p.place.feed = 0
 			continue
 		}
 		if p.place.scope = l.Rights(p.Cluster, l.Resource); l.mayList(p.place.scope) {

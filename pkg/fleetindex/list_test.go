@@ -75,7 +75,7 @@ func TestListPages(t *testing.T) {
 		if !slices.Equal(rows, []string{"a/shop/web-0", "a/shop/web-1", "b/shop/web-0"}) || a.Continue == "" || a.Remaining != 2 || a.Version != "100" || listed[1].Continue != "" || listed[1].Remaining != 0 {
 			t.Errorf("got %v, %+v", rows, listed)
 		}
-		// What is written between the pages is not told of by the version of the first one.
+		// The version of the first page stays while rows are written between the pages.
 		if _, err := w.Apply(t.Context(), Changes{Resource: podDefinition.Resource, Gone: []feed.Key{{Namespace: "shop", Name: "web-1"}}, Version: "200"}); err != nil {
 			t.Fatal(err)
 		}

@@ -41,8 +41,8 @@
 // failure does not. Decisions are in memory: after a restart, or at another replica, clusters that are away show nothing.
 //
 // A search asks about all namespaces first, and where that is denied, about the namespaces that have hits: at most 50 of a
-// cluster, and 500 questions in all that are new. What it says of that depends on rights alone, never on
-// rows that the caller may not see; the time that it takes may depend on how many namespaces are asked about.
+// cluster, and 500 questions in all that are new. Its answer says no more of that than
+// rights do, and nothing of rows that the caller may not see; its time may depend on how many namespaces are asked about.
 //
 // # What is answered
 //
@@ -91,15 +91,16 @@
 //	indexer.go   the process
 //	options.go   flags
 //	replicas.go  which clusters are this replica's
+//	port.go      the port for the proxy API: who may ask, bounds, errors
+//	search.go    answers searches and counts
+//	tables.go    answers lists
+//	table.go     writes a Table as a kube-apiserver does
+//	answers.go   what answers share: the clusters that a request is about
+//	rights.go    what callers may list
 //	fleet.go     followers of all clusters, removals, metrics of all
 //	follower.go  one cluster: claims, streams, pauses
 //	stream.go    one stream: what the store has, and what is applied
-//	shared.go    what followers share: the store, bounds, times
+//	shared.go    what followers and answers share: the store, bounds, times
 //	agents.go    opens a stream, and asks for decisions, through the tunnel
-//	port.go      the port for the proxy API: who may ask, bounds, errors
-//	rights.go    what callers may list
-//	tables.go    answers lists
-//	table.go     writes a Table as a kube-apiserver does
-//	search.go    answers searches and counts
 //	metrics.go   metrics
 package fleetindexer

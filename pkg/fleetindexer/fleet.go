@@ -17,8 +17,6 @@ const (
 	sweepInterval = 30 * time.Second
 	// measureInterval is how often the size of the store is looked at.
 	measureInterval = time.Minute
-	// currentFor is how long rows count as current after the cluster was heard.
-	currentFor = 30 * time.Second
 )
 
 // hubClusters says which clusters there are.

@@ -3,7 +3,6 @@ package fleetindexer
 import (
 	"context"
 	"crypto/tls"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -25,8 +24,8 @@ import (
 )
 
 const (
-	// requestsAtOnce bounds the requests that are answered, and streamsOfConnection those of one connection.
-	requestsAtOnce, streamsOfConnection = 64, 64
+	// streamsOfConnection bounds the requests of one connection.
+	streamsOfConnection = 64
 	// requestTimeout is how long a request may take to come, and answerTimeout how long its answer may.
 	requestTimeout, answerTimeout = 10 * time.Second, time.Minute
 	idleTimeout                   = 3 * time.Minute
@@ -43,28 +42,6 @@ const (
 	kindCount  = "count"
 	kindOther  = "other"
 )
-
-// servedClusters says which clusters the hub has.
-type servedClusters interface {
-	// Served returns an error for a cluster that is not served.
-	Served(cluster string) error
-	// UID returns that of the ManagedCluster that has the name now.
-	UID(cluster string) string
-}
-
-// answers answers the proxy API.
-type answers struct {
-	*shared
-	hub      servedClusters
-	rights   *rights
-	requests slots
-	// building bounds the bytes of tables that are in memory.
-	building budget
-}
-
-func newAnswers(s *shared, hub servedClusters, r *rights) *answers {
-	return &answers{shared: s, hub: hub, rights: r, requests: make(slots, requestsAtOnce), building: budget{most: maxBuilding}}
-}
 
 // serve serves the proxy API until ctx is done.
 func (a *answers) serve(ctx context.Context, source *pki.Reloader, listener net.Listener) error {
@@ -165,10 +142,6 @@ func (a *answers) fail(ctx context.Context, w *answered, kind string, err error)
 	}
 }
 
-func refuse(w http.ResponseWriter, code int, message string) {
-	status.Write(w, status.New(code, message).ErrStatus)
-}
-
 // answered notes the code of an answer.
 type answered struct {
 	http.ResponseWriter
@@ -188,31 +161,4 @@ func (w *answered) Write(b []byte) (int, error) {
 		w.code = http.StatusOK
 	}
 	return w.ResponseWriter.Write(b)
-}
-
-// read reads a request.
-func read(w http.ResponseWriter, r *http.Request, into any) error {
-	err := json.NewDecoder(http.MaxBytesReader(w, r.Body, indexapi.MaxRequest)).Decode(into)
-	if err == nil || errors.As(err, new(*http.MaxBytesError)) {
-		return err
-	}
-	return status.New(http.StatusBadRequest, "the request cannot be parsed: "+err.Error())
-}
-
-// asked returns the clusters of a request, each once, and whether the hub serves each.
-func (a *answers) asked(clusters []indexapi.Cluster) ([]fleetindex.Cluster, []bool, error) {
-	if len(clusters) > indexapi.MaxClusters {
-		return nil, nil, status.New(http.StatusBadRequest, fmt.Sprintf("the request is about %d clusters, more than %d: send several", len(clusters), indexapi.MaxClusters))
-	}
-	seen := make(map[string]bool, len(clusters))
-	all, served := make([]fleetindex.Cluster, len(clusters)), make([]bool, len(clusters))
-	for i, c := range clusters {
-		if seen[c.Name] {
-			return nil, nil, status.New(http.StatusBadRequest, fmt.Sprintf("the request has cluster %q twice: ask once", c.Name))
-		}
-		seen[c.Name] = true
-		all[i] = fleetindex.Cluster{Name: c.Name, UID: c.UID}
-		served[i] = c.UID != "" && a.hub.UID(c.Name) == c.UID && a.hub.Served(c.Name) == nil
-	}
-	return all, served, nil
 }

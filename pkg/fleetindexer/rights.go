@@ -24,8 +24,8 @@ const (
 	// freshFor is how old a decision is at most when it is used, and failedFor how long a cluster that did not answer is
 	// not asked again.
 	freshFor, failedFor = 10 * time.Second, 10 * time.Second
-	// patience is how long an answer waits for a cluster that was asked. The decision counts when it comes.
-	patience = 3 * time.Second
+	// decisionTimeout is how long an answer waits for a cluster that was asked. The decision counts when it comes.
+	decisionTimeout = 3 * time.Second
 	// reviewTimeout bounds a review, and the time that one waits for its turn.
 	reviewTimeout = 8 * time.Second
 	// reviewsAtOnce bounds the reviews that are under way.
@@ -200,7 +200,7 @@ func (r *rights) review(ctx context.Context, f *flight, cluster string, as user.
 		return nil, time.Time{}, err
 	}
 	defer r.asking.release()
-	late := time.AfterFunc(patience, func() { close(f.late) })
+	late := time.AfterFunc(decisionTimeout, func() { close(f.late) })
 	defer late.Stop()
 	ctx, end := context.WithTimeout(ctx, reviewTimeout)
 	defer end()
@@ -217,7 +217,7 @@ func (p *pending) wait(ctx context.Context) []verdict {
 		case <-p.flight.done:
 			reason = p.flight.reason
 		case <-p.flight.late:
-			reason = "it did not decide within " + patience.String()
+			reason = "it did not decide within " + decisionTimeout.String()
 		case <-ctx.Done():
 			reason = "the request has ended"
 		}

@@ -114,12 +114,12 @@ func TestSlowCluster(t *testing.T) {
 		f.clusters.slow["a"] = 5 * time.Second
 		began := time.Now()
 		const late = "unindexed: it has not decided what the caller may list: it did not decide within 3s"
-		if got := f.shown(t, "a"); got != late || time.Since(began) != patience {
+		if got := f.shown(t, "a"); got != late || time.Since(began) != decisionTimeout {
 			t.Errorf("got %q after %s", got, time.Since(began))
 		}
-		// Who comes later does not wait as long.
+		// A later request waits for the rest of that time only.
 		time.Sleep(time.Second)
-		if got := f.shown(t, "a"); got != late || time.Since(began) != patience+time.Second {
+		if got := f.shown(t, "a"); got != late || time.Since(began) != decisionTimeout+time.Second {
 			t.Errorf("got %q after %s", got, time.Since(began))
 		}
 		time.Sleep(time.Second + time.Nanosecond)

@@ -187,8 +187,8 @@ func (s *search) namesNamespaces() bool {
 	})
 }
 
-// decideNamespaces asks about the namespaces that have rows which match, in feeds that the caller may not list in all. What is
-// asked depends on rows that the caller may not see, and what is said does not.
+// decideNamespaces asks about the namespaces that have rows which match, in feeds that the caller may not list in all. The
+// questions depend on rows that the caller may not see, and the answer does not.
 func (s *search) decideNamespaces(ctx context.Context, o fleetindex.SearchOptions, denied map[fleetindex.FeedName]bool) error {
 	o.Rights = func(cluster string, r feed.Resource) fleetindex.Scope {
 		return fleetindex.Scope{All: denied[fleetindex.FeedName{Cluster: cluster, Resource: r}]}

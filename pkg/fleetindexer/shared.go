@@ -18,6 +18,8 @@ const (
 	openings = 256
 	// parsings is how many messages are unpacked at a time.
 	parsings = 8
+	// currentFor is how long rows count as current after the cluster was heard.
+	currentFor = 30 * time.Second
 )
 
 // storeError is an error of the store, after which the cluster is claimed again.
@@ -89,7 +91,7 @@ type progress struct {
 func (s *shared) lastHeard(c fleetindex.Cluster, stored, now time.Time) (heard time.Time, isCurrent bool) {
 	heard = stored
 	if p, ok := s.followed.Load(c); ok {
-		// What was heard before the process began says nothing of the changes since.
+		// A time from before the process began says nothing of the changes since.
 		at := p.(*progress).heard.Load()
 		if at == 0 {
 			return stored, false

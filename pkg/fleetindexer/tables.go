@@ -7,7 +7,6 @@ import (
 	"math"
 	"net/http"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/fields"
@@ -23,26 +22,9 @@ import (
 const (
 	// clustersAtOnce is how many clusters one list of the store is of. Their answers go out before those of the next are made.
 	clustersAtOnce = 200
-	// maxBuilding bounds the bytes of all tables that are being made. A table that finds no room is not answered.
-	maxBuilding = 512 << 20
 	// maxRows is how many bytes the rows of a table have; its columns, which are escaped, and its metadata have the rest.
 	maxRows = indexapi.MaxTable - 8*feed.MaxDefinition
 )
-
-// budget is bytes that are in use.
-type budget struct {
-	most int64
-	used atomic.Int64
-}
-
-// take reports whether there was room for n bytes, which are then in use.
-func (b *budget) take(n int64) bool {
-	if b.used.Add(n) <= b.most {
-		return true
-	}
-	b.used.Add(-n)
-	return false
-}
 
 // answerTables answers a TablesRequest.
 func (a *answers) answerTables(ctx context.Context, w http.ResponseWriter, r *http.Request) error {

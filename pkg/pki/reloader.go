@@ -277,6 +277,25 @@ var (
 	errUntrusted = errors.New("the CA of the peer's certificate is not trusted any more")
 )
 
+// CheckRole returns an error unless the other end has the role, with a certificate that a new handshake
+// would accept. It may be called within a handshake that is not complete for crypto/tls: the chain is verified
+// by then.
+func (r *Reloader) CheckRole(state tls.ConnectionState, want identity.Role) error {
+	state.HandshakeComplete = true
+	role, err := PeerRole(state)
+	if err != nil {
+		return err
+	}
+	if role != want {
+		return fmt.Errorf("role %q is not %q", role, want)
+	}
+	certificate, err := PeerCertificate(state)
+	if err != nil {
+		return err
+	}
+	return r.Recheck(certificate, time.Now())
+}
+
 // Recheck returns nil while, at the time now, a peer's certificate would be accepted in a new
 // handshake, and ErrExpired or errUntrusted afterwards. A CA that left the bundle
 // shows at the next reload. It is cheap: a certificate is verified once for each
