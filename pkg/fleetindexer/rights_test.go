@@ -129,10 +129,11 @@ func TestSlowCluster(t *testing.T) {
 		// A decision is as old as its question.
 		time.Sleep(freshFor - 5*time.Second)
 		f.shown(t, "a")
+		time.Sleep(reviewTimeout) // the last review ends within the test
+		synctest.Wait()
 		if f.clusters.reviews["a"] != 2 {
 			t.Errorf("the cluster was asked %d times", f.clusters.reviews["a"])
 		}
-		time.Sleep(reviewTimeout) // the last review ends within the test
 	})
 }
 
