@@ -151,7 +151,7 @@ func (t *tables) forbidden() string {
 	if q.Namespace != "" {
 		where = fmt.Sprintf("in the namespace %q", q.Namespace)
 	}
-	return fmt.Sprintf("%s is forbidden: User %q cannot list resource %q in API group %q %s", q.Resource, identity.OnManagedCluster(q.Caller.Name), q.Resource.Resource, q.Resource.Group, where)
+	return fmt.Sprintf("User %q cannot list resource %q in API group %q %s", identity.OnManagedCluster(q.Caller.Name), q.Resource.Resource, q.Resource.Group, where)
 }
 
 // rightsOf are the decisions of the clusters.

@@ -166,9 +166,9 @@ func (errors500) Error() string { return "it broke" }
 func TestForbidden(t *testing.T) {
 	deployments := feed.Resource{Group: "apps", Resource: "deployments"}
 	for want, q := range map[string]indexapi.TablesRequest{
-		`pods is forbidden: User "jane" cannot list resource "pods" in API group "" at the cluster scope`:                                  {Caller: jane, Resource: pods},
-		`deployments.apps is forbidden: User "jane" cannot list resource "deployments" in API group "apps" in the namespace "shop"`:        {Caller: jane, Resource: deployments, Namespace: "shop"},
-		`pods is forbidden: User "cluster:hub:system:serviceaccount:x:y" cannot list resource "pods" in API group "" at the cluster scope`: {Caller: indexapi.Caller{Name: "system:serviceaccount:x:y"}, Resource: pods},
+		`User "jane" cannot list resource "pods" in API group "" at the cluster scope`:                                  {Caller: jane, Resource: pods},
+		`User "jane" cannot list resource "deployments" in API group "apps" in the namespace "shop"`:                    {Caller: jane, Resource: deployments, Namespace: "shop"},
+		`User "cluster:hub:system:serviceaccount:x:y" cannot list resource "pods" in API group "" at the cluster scope`: {Caller: indexapi.Caller{Name: "system:serviceaccount:x:y"}, Resource: pods},
 	} {
 		if got := (&tables{request: q}).forbidden(); got != want {
 			t.Errorf("got %s, want %s", got, want)

@@ -64,7 +64,7 @@ type TablesRequest struct {
 // then there is no table.
 type Head struct {
 	Cluster string `json:"cluster"`
-	// Forbidden says why the caller may not list this.
+	// Forbidden says why the caller may not list this, as a kube-apiserver does behind the resource's name.
 	Forbidden string `json:"forbidden,omitempty"`
 	// Absent says that the cluster does not have the resource.
 	Absent bool `json:"absent,omitempty"`

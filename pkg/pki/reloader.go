@@ -313,22 +313,3 @@ func (r *Reloader) Recheck(c *Certificate, now time.Time) error {
 	}
 	return nil
 }
-
-// CheckRole returns an error unless the other end has the role, with a certificate that a new handshake
-// would accept. It may be called within a handshake that is not complete for crypto/tls: the chain is verified
-// by then.
-func (r *Reloader) CheckRole(state tls.ConnectionState, want identity.Role) error {
-	state.HandshakeComplete = true
-	role, err := PeerRole(state)
-	if err != nil {
-		return err
-	}
-	if role != want {
-		return fmt.Errorf("role %q is not %q", role, want)
-	}
-	certificate, err := PeerCertificate(state)
-	if err != nil {
-		return err
-	}
-	return r.Recheck(certificate, time.Now())
-}
