@@ -146,6 +146,7 @@ func (s *search) hits(ctx context.Context, hub kubernetes.Interface, text string
 		merge(&all.Away, page.Away)
 		merge(&all.Incomplete, page.Incomplete)
 		merge(&all.Undecided, page.Undecided)
+		all.Partly = max(all.Partly, page.Partly)
 		merge(&all.Unindexed, page.Unindexed)
 		if all.Continue == "" || len(page.Hits) == 0 || s.limit > 0 && len(all.Hits) >= s.limit {
 			return all, nil
@@ -255,6 +256,9 @@ func warnOf(p *cli.Factory, basis *indexapi.Basis) {
 		for _, name := range slices.Sorted(maps.Keys(of.why)) {
 			warn("cluster %s %s (%s); %s", name, of.what, of.why[name], of.effect)
 		}
+	}
+	if basis.Partly > 0 {
+		warn("you may not list all namespaces of %s; objects of at most %d namespaces of each are found, unless the query names them", cli.Count(basis.Partly, "cluster"), indexapi.MaxNamespaces)
 	}
 	if basis.More > 0 {
 		warn("%s more: the answer says so of their objects too", cli.Count(basis.More, "cluster"))
