@@ -34,7 +34,7 @@ func admitView(t *testing.T, s admission.Schema, name, spec string) (map[string]
 func TestFleetViewDefaults(t *testing.T) {
 	s := newFleetViewSchema(t)
 	want := map[string]any{
-		"names": "Plain", "writes": "NamedCluster", "whenUnreachable": "Warn", "clusterTimeoutSeconds": int64(5), "informerTimeoutSeconds": int64(45),
+		"names": "Plain", "reads": "Live", "writes": "NamedCluster", "whenUnreachable": "Warn", "clusterTimeoutSeconds": int64(5), "informerTimeoutSeconds": int64(45),
 	}
 	for _, spec := range []string{"", "spec: {}"} {
 		view, errs := admitView(t, s, "all", spec)
@@ -60,6 +60,7 @@ func TestFleetViewValidation(t *testing.T) {
 			unlistedResources: {cluster: local-cluster}, names: Qualified, whenUnreachable: Fail, clusterTimeoutSeconds: 60, informerTimeoutSeconds: 300}`},
 		"the core group by default":       {spec: `{resources: [{resource: pods}]}`},
 		"names":                           {spec: "{names: Short}", want: "spec.names"},
+		"reads":                           {spec: "{reads: Cached}", want: "spec.reads"},
 		"writes":                          {spec: "{writes: Some}", want: "spec.writes"},
 		"when unreachable":                {spec: "{whenUnreachable: Wait}", want: "spec.whenUnreachable"},
 		"no timeout":                      {spec: "{clusterTimeoutSeconds: 0}", want: "spec.clusterTimeoutSeconds"},
