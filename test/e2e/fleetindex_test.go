@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -31,11 +32,7 @@ func TestFleetIndex(t *testing.T) {
 	if err := chart(t.Context(), "fleetIndex.enabled=true", "fleetIndex.persistence.enabled=false"); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := chart(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { removeIndex(t, func() error { return chart(context.Background()) }) })
 	installed.AwaitView(t, "live")
 	away, near := installed.Clusters[0], installed.Clusters[1]
 	anns := installed.MakeUser(t, "index-ann", append(suite.MayUseViews(),
@@ -68,6 +65,33 @@ func TestFleetIndex(t *testing.T) {
 			return nil
 		})
 	})
+}
+
+// removeIndex takes the index away, and waits for the agents without it: the next test would begin while they are replaced.
+func removeIndex(t *testing.T, install func() error) {
+	ctx := context.Background() // a test's own has ended
+	if err := install(); err != nil {
+		t.Fatal(err)
+	}
+	for _, cluster := range installed.Clusters {
+		suite.Eventually(t, cluster+" without the index", func() error {
+			work, err := installed.DeployWork(ctx, cluster)
+			if err == nil && strings.Contains(work, "enable-fleet-index") {
+				err = errors.New("its agents are to send rows")
+			}
+			if err == nil {
+				_, err = installed.AppliedWork(ctx, cluster)
+			}
+			return err
+		})
+	}
+	installed.Settle(t)
+	if onNodes {
+		return // kubelets end what pods leave
+	}
+	for _, cluster := range append([]string{"hub"}, installed.Clusters...) {
+		suite.Eventually(t, cluster+" without pods of before", func() error { return installed.Lab.PodsEnded(ctx, cluster) })
+	}
 }
 
 // viewOf is a view as a user of the hub.

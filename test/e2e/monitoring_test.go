@@ -199,6 +199,9 @@ func dashboardQueries(t *testing.T) map[string]string {
 	}
 	queries := map[string]string{}
 	for _, file := range boards {
+		if filepath.Base(file) == "index.json" {
+			continue // the chart makes it with a fleet index only
+		}
 		content, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
