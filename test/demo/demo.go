@@ -82,8 +82,8 @@ func (d *demo) run(ctx context.Context) (err error) {
 		{"kubectl through the hub: a port-forward", d.showPortForward},
 		{"A user of the hub, with nothing but her kubeconfig of the hub", d.showHubUser},
 		{"The same user, on all clusters at once", d.showFleet},
-		{"A search of all clusters, and a list while one of them is away", d.showSearch},
 		{"A Go program that overrides its dialer", d.showExample},
+		{"A search of all clusters, and a list while one of them is away", d.showSearch},
 	} {
 		d.step++
 		fmt.Fprintf(d.out, "\n=== %d. %s  [%s]\n", d.step, step.title, time.Since(d.started).Round(time.Second))
