@@ -187,15 +187,14 @@ func (l *lister) readSelectors() error {
 func (l *lister) readFeeds(ctx context.Context) error {
 	byFeed := map[int64]*part{}
 	for _, p := range l.parts {
-		var found bool
-		if p.place, found = l.store.directory.find(l.Resource, p.cluster); !found || l.Rights == nil {
-			p.place.feed = 0
+		place, found := l.store.directory.find(l.Resource, p.cluster)
+		if !found || l.Rights == nil {
 			continue
 		}
-		if p.place.scope = l.Rights(p.Cluster, l.Resource); l.mayList(p.place.scope) {
-			byFeed[p.place.feed] = p
+		if place.scope = l.Rights(p.Cluster, l.Resource); l.mayList(place.scope) {
+			byFeed[place.feed] = p
 		}
-		p.place.feed = 0
+		p.place, p.place.feed = place, 0 // until its rows are to be read
 	}
 	ids := make([]any, 0, len(byFeed))
 	for id := range byFeed {

@@ -42,10 +42,24 @@ func (e *refusedError) Error() string {
 	return fmt.Sprintf("the agent answered %d: %s", e.code, e.message)
 }
 
+// refuses reports whether err is that the cluster's owner does not want the index (403), or that its agent is not configured
+// for it (404).
+func refuses(err error) bool {
+	var refused *refusedError
+	return errors.As(err, &refused) && (refused.code == http.StatusForbidden || refused.code == http.StatusNotFound)
+}
+
 // tunnelAgents asks agents through the tunnel.
 type tunnelAgents struct{ client *agentclient.Client }
 
 func (a tunnelAgents) open(ctx context.Context, cluster string, request *feed.Request) (io.ReadCloser, error) {
+	// The request is the index's own: it asserts no user, and has no credential besides the certificate.
+	return a.post(ctx, cluster, "/index", request, agentclient.Identity{PassThrough: true})
+}
+
+// post sends a request on the connection of the stream, if there is one: it is of the kind of a watch. It returns the body of an
+// answer that is no refusal.
+func (a tunnelAgents) post(ctx context.Context, cluster, path string, request any, as agentclient.Identity) (io.ReadCloser, error) {
 	body, err := json.Marshal(request)
 	if err != nil {
 		return nil, err
@@ -53,13 +67,12 @@ func (a tunnelAgents) open(ctx context.Context, cluster string, request *feed.Re
 	if len(body) > feed.MaxRequest {
 		return nil, fmt.Errorf("the request has %d bytes, more than %d", len(body), feed.MaxRequest)
 	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "/index", bytes.NewReader(body))
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, path, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
 	r.Header.Set("Content-Type", "application/json")
-	// The request is the index's own: it asserts no user, and has no credential besides the certificate.
-	resp, err := a.client.RoundTrip(r, agentclient.Target{Cluster: cluster, Kind: agentclient.Watch}, agentclient.Identity{PassThrough: true})
+	resp, err := a.client.RoundTrip(r, agentclient.Target{Cluster: cluster, Kind: agentclient.Watch}, as)
 	if err != nil {
 		return nil, err
 	}
@@ -67,18 +80,12 @@ func (a tunnelAgents) open(ctx context.Context, cluster string, request *feed.Re
 		return resp.Body, nil
 	}
 	defer resp.Body.Close()
-	return nil, refusal(resp)
-}
-
-// refusal returns an answer that is an error.
-func refusal(resp *http.Response) error {
 	var answer metav1.Status
 	_ = json.NewDecoder(io.LimitReader(resp.Body, maxRefusal)).Decode(&answer) // one without a message says nothing
-	return &refusedError{resp.StatusCode, feed.CutText(answer.Message)}
+	return nil, &refusedError{resp.StatusCode, feed.CutText(answer.Message)}
 }
 
-// review sends the questions on the connection of the stream, if there is one: it is of the kind of a watch. A review changes
-// nothing, so one whose connection broke before the answer is sent once more.
+// review sends the questions. A review changes nothing, so one whose connection broke before the answer is sent once more.
 func (a tunnelAgents) review(ctx context.Context, cluster string, as user.Info, review *feed.Review) ([]feed.Decision, error) {
 	decisions, err := a.reviewOnce(ctx, cluster, as, review)
 	if errors.As(err, new(*httprelay.Broken)) && ctx.Err() == nil {
@@ -88,25 +95,13 @@ func (a tunnelAgents) review(ctx context.Context, cluster string, as user.Info, 
 }
 
 func (a tunnelAgents) reviewOnce(ctx context.Context, cluster string, as user.Info, review *feed.Review) ([]feed.Decision, error) {
-	body, err := json.Marshal(review)
+	body, err := a.post(ctx, cluster, "/reviews", review, agentclient.Identity{User: as})
 	if err != nil {
 		return nil, err
 	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "/reviews", bytes.NewReader(body))
-	if err != nil {
-		return nil, err
-	}
-	r.Header.Set("Content-Type", "application/json")
-	resp, err := a.client.RoundTrip(r, agentclient.Target{Cluster: cluster, Kind: agentclient.Watch}, agentclient.Identity{User: as})
-	if err != nil {
-		return nil, err
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return nil, refusal(resp)
-	}
+	defer body.Close()
 	var answer feed.Decisions
-	if err := json.NewDecoder(io.LimitReader(resp.Body, maxDecisions)).Decode(&answer); err != nil {
+	if err := json.NewDecoder(io.LimitReader(body, maxDecisions)).Decode(&answer); err != nil {
 		return nil, fmt.Errorf("parsing decisions: %w", err)
 	}
 	if len(answer.Decisions) != len(review.Questions) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"net/http"
 	"time"
 
 	"k8s.io/klog/v2"
@@ -100,8 +99,7 @@ func (f *follower) open(ctx context.Context, cancel func()) (*stream, io.ReadClo
 	}
 	f.count(f.writer)
 	body, err := f.agents.open(ctx, f.cluster.Name, request)
-	var refused *refusedError
-	f.refused.Store(errors.As(err, &refused) && (refused.code == http.StatusForbidden || refused.code == http.StatusNotFound))
+	f.refused.Store(refuses(err))
 	if f.refused.Load() {
 		err = errors.Join(err, f.drop(ctx))
 	}

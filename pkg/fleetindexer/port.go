@@ -53,27 +53,19 @@ func (a *answers) serve(ctx context.Context, source *pki.Reloader, listener net.
 		return fmt.Errorf("configuring HTTP/2: %w", err)
 	}
 	port := handshakes.New(handshakes.Options{Config: config, Limit: handshakesAtOnce, Timeout: handshakeTimeout, Dropped: func(string) {}})
-	failed := make(chan error, 1)
-	go func() { failed <- server.Serve(handshakes.NewListener(listener, port, klog.FromContext(ctx))) }()
-	select {
-	case err := <-failed:
+	stop := context.AfterFunc(ctx, func() { _ = server.Close() }) // the proxy API asks another replica, or the clusters
+	defer stop()
+	if err := server.Serve(handshakes.NewListener(listener, port, klog.FromContext(ctx))); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serving the proxy API on %q: %w", listener.Addr(), err)
-	case <-ctx.Done():
-		_ = server.Close() // the proxy API asks another replica, or the clusters
-		<-failed
-		return nil
 	}
+	return nil
 }
 
 // handler answers the proxy API, and nobody else.
 func (a *answers) handler(source *pki.Reloader) http.Handler {
 	routes := a.routes()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		err := errors.New("it does not speak TLS")
-		if r.TLS != nil {
-			err = source.CheckRole(*r.TLS, identity.RoleProxyAPI)
-		}
-		if err != nil {
+		if err := source.CheckRole(r.TLS, identity.RoleProxyAPI); err != nil {
 			a.metrics.requests.WithLabelValues(kindOther, strconv.Itoa(http.StatusForbidden)).Inc()
 			klog.FromContext(r.Context()).Info("Refused a client that is not the proxy API", "from", r.RemoteAddr, "message", err.Error())
 			w.Header().Set("Connection", "close")

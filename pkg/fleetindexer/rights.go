@@ -5,8 +5,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
-	"errors"
-	"net/http"
 	"sync"
 	"time"
 	"unique"
@@ -171,13 +169,12 @@ func (r *rights) fly(ctx context.Context, key flightKey, f *flight, as *caller, 
 	case r.uid(key.cluster.Name) != key.cluster.UID:
 		return // it was another cluster that decided
 	}
-	var refused *refusedError
-	if errors.As(err, &refused) && (refused.code == http.StatusForbidden || refused.code == http.StatusNotFound) {
-		// Its owner does not want the index, or its agent is not configured for it.
-		decisions, err = make([]feed.Decision, len(questions)), nil
+	if refuses(err) {
+		decisions = make([]feed.Decision, len(questions))
 		for i := range decisions {
-			decisions[i] = feed.Decision{Undecided: refused.Error(), Refused: true}
+			decisions[i] = feed.Decision{Undecided: err.Error(), Refused: true}
 		}
+		err = nil
 	}
 	if err != nil {
 		if len(r.failures) >= indexapi.MaxClusters {
@@ -254,6 +251,17 @@ type verdict struct {
 	isAway, isStale bool
 	// reason is why it is not decided.
 	reason string
+}
+
+// undecided says why the caller's right is not known, if it is not.
+func (v verdict) undecided() string {
+	switch {
+	case v.isDecided:
+		return ""
+	case v.isAway:
+		return feed.CutText("it is away, and had not decided what the caller may list: " + v.reason)
+	}
+	return feed.CutText("it has not decided what the caller may list: " + v.reason)
 }
 
 // count counts decisions that were not asked for.

@@ -167,10 +167,8 @@ func (s *search) decide(ctx context.Context, feeds []fleetindex.FeedName) map[fl
 				s.scopes[f] = fleetindex.Scope{All: true}
 			case v.isDecided:
 				denied[f], isPartly = true, true
-			case v.isAway:
-				s.basis.Undecided[name] = feed.CutText("it is away, and had not decided what the caller may list: " + v.reason)
 			default:
-				s.basis.Undecided[name] = feed.CutText("it has not decided what the caller may list: " + v.reason)
+				s.basis.Undecided[name] = v.undecided()
 			}
 		}
 		if isPartly && !s.namesNamespaces() {

@@ -132,15 +132,9 @@ func (t *tables) wait(ctx context.Context, from, to int) {
 			continue
 		}
 		p.verdict = p.pending.wait(ctx)[0]
-		switch v := p.verdict; {
-		case v.isDecided && !v.isAllowed:
+		if p.head.Unindexed = p.verdict.undecided(); p.verdict.isDecided && !p.verdict.isAllowed {
 			p.head.Forbidden = t.forbidden()
-		case !v.isDecided && v.isAway:
-			p.head.Unindexed = "it is away, and had not decided what the caller may list: " + v.reason
-		case !v.isDecided:
-			p.head.Unindexed = "it has not decided what the caller may list: " + v.reason
 		}
-		p.head.Unindexed = feed.CutText(p.head.Unindexed)
 	}
 }
 

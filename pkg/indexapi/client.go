@@ -84,18 +84,15 @@ func (c *Client) dial(ctx context.Context, network, address string) (net.Conn, e
 }
 
 func (c *Client) check(state *tls.ConnectionState) error {
-	return c.source.CheckRole(*state, identity.RoleFleetIndex)
+	return c.source.CheckRole(state, identity.RoleFleetIndex)
 }
 
 // Tables asks for the tables of clusters. visit is called for each cluster in the order of the request, and take
 // with the number of bytes as they come. An error of either ends the answer and is returned.
 func (c *Client) Tables(ctx context.Context, request *TablesRequest, take func(n int) error, visit func(head *Head, table []byte) error) error {
-	if len(request.Clusters) > MaxClusters {
-		return tooMany(len(request.Clusters))
-	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // an answer that is not wanted is not read to its end
-	response, err := c.post(ctx, TablesPath, request)
+	response, err := c.post(ctx, TablesPath, request.Clusters, request)
 	if err != nil {
 		return err
 	}
@@ -124,29 +121,19 @@ func (c *Client) Tables(ctx context.Context, request *TablesRequest, take func(n
 
 // Search finds rows.
 func (c *Client) Search(ctx context.Context, request *SearchRequest) (*SearchAnswer, error) {
-	if len(request.Clusters) > MaxClusters {
-		return nil, tooMany(len(request.Clusters))
-	}
 	answer := &SearchAnswer{}
-	return answer, c.ask(ctx, SearchPath, request, answer)
+	return answer, c.ask(ctx, SearchPath, request.Clusters, request, answer)
 }
 
 // Count counts rows.
 func (c *Client) Count(ctx context.Context, request *CountRequest) (*CountAnswer, error) {
-	if len(request.Clusters) > MaxClusters {
-		return nil, tooMany(len(request.Clusters))
-	}
 	answer := &CountAnswer{}
-	return answer, c.ask(ctx, CountPath, request, answer)
-}
-
-func tooMany(clusters int) error {
-	return &Error{http.StatusBadRequest, fmt.Sprintf("the request is about %d clusters, and may be about %d", clusters, MaxClusters)}
+	return answer, c.ask(ctx, CountPath, request.Clusters, request, answer)
 }
 
 // ask reads an answer in one piece.
-func (c *Client) ask(ctx context.Context, path string, request, answer any) error {
-	response, err := c.post(ctx, path, request)
+func (c *Client) ask(ctx context.Context, path string, clusters []Cluster, request, answer any) error {
+	response, err := c.post(ctx, path, clusters, request)
 	if err != nil {
 		return err
 	}
@@ -164,8 +151,11 @@ func (c *Client) ask(ctx context.Context, path string, request, answer any) erro
 	return nil
 }
 
-// post sends a request and returns an answer that is no refusal. The caller closes its body.
-func (c *Client) post(ctx context.Context, path string, request any) (*http.Response, error) {
+// post sends a request about clusters and returns an answer that is no refusal. The caller closes its body.
+func (c *Client) post(ctx context.Context, path string, clusters []Cluster, request any) (*http.Response, error) {
+	if len(clusters) > MaxClusters {
+		return nil, &Error{http.StatusBadRequest, fmt.Sprintf("the request is about %d clusters, and may be about %d", len(clusters), MaxClusters)}
+	}
 	body, err := json.Marshal(request)
 	if err != nil {
 		return nil, err

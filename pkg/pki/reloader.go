@@ -278,18 +278,22 @@ var (
 )
 
 // CheckRole returns an error unless the other end has the role, with a certificate that a new handshake
-// would accept. It may be called within a handshake that is not complete for crypto/tls: the chain is verified
-// by then.
-func (r *Reloader) CheckRole(state tls.ConnectionState, want identity.Role) error {
-	state.HandshakeComplete = true
-	role, err := PeerRole(state)
+// would accept. A nil state is that of a connection without TLS. It may be called within a handshake that is not
+// complete for crypto/tls: the chain is verified by then.
+func (r *Reloader) CheckRole(state *tls.ConnectionState, want identity.Role) error {
+	if state == nil {
+		return errors.New("it does not speak TLS")
+	}
+	done := *state
+	done.HandshakeComplete = true
+	role, err := PeerRole(done)
 	if err != nil {
 		return err
 	}
 	if role != want {
 		return fmt.Errorf("role %q is not %q", role, want)
 	}
-	certificate, err := PeerCertificate(state)
+	certificate, err := PeerCertificate(done)
 	if err != nil {
 		return err
 	}

@@ -43,9 +43,7 @@ func (q *Request) mentions(media string, body []byte) (clusters []string, qualif
 	if !bytes.ContainsAny(body, `@\`) && !bytes.Contains(body, []byte(fleet.AnnotationCluster)) {
 		return nil, false // most bodies do not, and nothing in this one is written in another way
 	}
-	restorer := q.restorer()
-	restorer.Version = func(text string) (string, error) { return text, nil }
-	restorer.Note = func(m merge.Mention) {
+	q.each(media, body, func(m merge.Mention) {
 		cluster := m.Cluster
 		if cluster == "" {
 			var ok bool
@@ -57,9 +55,16 @@ func (q *Request) mentions(media string, body []byte) (clusters []string, qualif
 		if !slices.Contains(clusters, cluster) {
 			clusters = append(clusters, cluster)
 		}
-	}
-	_, _ = q.appendBody(restorer, media, body)
+	})
 	return clusters, qualified
+}
+
+// each calls note for what a body says of clusters.
+func (q *Request) each(media string, body []byte, note func(merge.Mention)) {
+	restorer := q.restorer()
+	restorer.Version = func(text string) (string, error) { return text, nil }
+	restorer.Note = note
+	_, _ = q.appendBody(restorer, media, body) // the member says what is wrong with it
 }
 
 // ClusterOf is the cluster that the object in a request names, and notes whether it does
@@ -78,16 +83,12 @@ func (q *Request) ClusterOf(media string, body []byte) (string, error) {
 
 // UnknownCluster is what follows the last @ in the name of the object in a request, if no cluster that the
 // user may reach is called so; empty if there is none.
-func (q *Request) UnknownCluster(media string, body []byte) string {
-	unknown := ""
-	restorer := q.restorer()
-	restorer.Version = func(text string) (string, error) { return text, nil }
-	restorer.Note = func(m merge.Mention) {
+func (q *Request) UnknownCluster(media string, body []byte) (unknown string) {
+	q.each(media, body, func(m merge.Mention) {
 		if _, cluster, ok := CutLast(m.Name); ok && !slices.Contains(q.Everyone, cluster) {
 			unknown = cluster
 		}
-	}
-	_, _ = q.appendBody(restorer, media, body)
+	})
 	return unknown
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -44,7 +43,7 @@ func PeerTransport(source *pki.Reloader) *http.Transport {
 			ctx, cancel := context.WithTimeout(ctx, greetTimeout)
 			defer cancel()
 			config := source.ClientConfig(identity.ProxyAPIPeerHost)
-			config.VerifyConnection = func(state tls.ConnectionState) error { return source.CheckRole(state, identity.RoleProxyAPI) }
+			config.VerifyConnection = func(state tls.ConnectionState) error { return source.CheckRole(&state, identity.RoleProxyAPI) }
 			return (&tls.Dialer{Config: config}).DialContext(ctx, network, address)
 		},
 	}
@@ -72,11 +71,7 @@ func (p *Peers) Serve(ctx context.Context, source *pki.Reloader, listener net.Li
 func (p *Peers) handler(source *pki.Reloader) http.Handler {
 	routes := p.Routes()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		err := errors.New("it does not speak TLS")
-		if r.TLS != nil {
-			err = source.CheckRole(*r.TLS, identity.RoleProxyAPI)
-		}
-		if err != nil {
+		if err := source.CheckRole(r.TLS, identity.RoleProxyAPI); err != nil {
 			p.Metrics.Rejected.WithLabelValues(metrics.RejectedPeer).Inc()
 			klog.FromContext(r.Context()).Info("Refused what is no replica of the proxy API", "from", r.RemoteAddr, "message", err.Error())
 			w.Header().Set("Connection", "close")
