@@ -28,9 +28,9 @@
 //
 // # A lost server
 //
-// When the last control session with a server ends, the agent forgets the server (removeLocked). Connections
-// go on, since carriers are connections of their own. The loop that looks for servers dials another
-// session (connect), with a server that it lacks or in the place of the one that has ended (addSession).
+// When the last control session with a server ends, the agent forgets the server (removeLocked in servers.go).
+// Connections go on, since carriers are their own. The loop that looks for servers dials another session
+// (connect, addSession in controlsession.go), with a server that it lacks or in the ended one's place.
 //
 // An agent leaves a server that drains, when it has another one, and none that serves. A
 // connection through a server that the agent has not found is cut at the end of that one's drain.

@@ -85,6 +85,7 @@
 //     freeze, and rights. fleetolder_test.go: a member of another version. fleetkubectl_test.go,
 //     fleetkubectlobjects_test.go, fleetkubectlreads_test.go, fleetkubectlwrites_test.go: every
 //     command of kubectl with NAME@CLUSTER.
+//     fleetindex_test.go: lists and searches of the fleet index.
 //   - karmada_test.go: Karmada's documentation, command by command, on the hub.
 //   - recordings_test.go, sessions_test.go: what users have open, and what is recorded of it.
 //   - services_test.go: Services of managed clusters.
@@ -108,7 +109,8 @@
 //     dashboards.
 //   - rotation_test.go, signer_test.go, tlsprofile_test.go: certificates and TLS.
 //   - upgrade_test.go: upgrades, killed pods, evictions, scaling. uninstall_test.go,
-//     move_test.go, moveclients_test.go: uninstalling, and moves from upstream.
+//     move_test.go, moveclients_test.go: uninstalling, and moves from upstream. release_test.go: what a release has,
+//     installed from a registry.
 //
 // Attacks, faults, figures:
 //

@@ -8,9 +8,10 @@
 //
 // # Pages
 //
-// A page with a limit holds whole answers of members, or the first part of one. Members that have
+// serve asks in waves (list.go), of 64 members at a time and of 8 at first; page.add (page.go) joins their items by package
+// merge, and listing.token goes on with the next page. A page with a limit holds whole answers of members, or the first part of one. Members that have
 // not answered 300 ms after another are passed over (gather.go); the last page waits for them, for
-// the view's timeout. An answer without a limit waits half of that for the beginning of each answer
+// the view's timeout, 5 s by default. An answer without a limit waits half of that for the beginning of each answer
 // and names who is late in Warnings. Of an answer that is not its turn yet, some is read ahead.
 //
 // A list's resourceVersion is the time at which its first page was asked for, and nothing else

@@ -20,7 +20,7 @@
 //
 // Where the cluster is the hub itself, its users are themselves: no name is changed,
 // refused or left out, because none means something else. The addon manager finds that
-// out (agentaddon's hub.go). There the proxy API, which alone asserts users, can act as
+// out (agentaddon's recognizeHub). There the proxy API, which alone asserts users, can act as
 // the hub's administrator; it could act as anyone to whom RBAC gives that role in any
 // case.
 //

@@ -20,6 +20,8 @@
 //     that is nowhere else. A peer's answer is read field by field, and quoted again.
 //   - There is no watch: it would need one at each replica, and who waits for the end of a
 //     session asks again. Without it the hub's garbage collector leaves sessions alone, too.
+//   - `kubectl delete` comes to Delete (apigroup/sessions.go), which finds the replica: Peers.EndSession
+//     (replica/sessions.go) has another one do it. There Registry.Finish (registry.go) calls Conn.End (stream.go).
 //   - The audit event of a session's end names the caller and the session's user. The user reads "ended
 //     by an administrator" behind a whole frame (package frames) or event, has 2 s to read it,
 //     and is cut off then. Nothing of what the user sends after that goes on to the cluster.

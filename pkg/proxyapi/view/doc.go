@@ -11,7 +11,7 @@
 //     with streams, if it leaves the Kubernetes API), by name or by ManagedClusterSet.
 //     Others are not mentioned in any answer. A request that package fleetview sends with
 //     another verb needs that verb's right too, or is answered 403 in the cluster's place
-//     (mayAlso): a right to list cannot be made to delete.
+//     (MayAlso): a right to list cannot be made to delete.
 //   - Constrained impersonation through a view needs the right for all clusters.
 //
 // A FleetView of one name goes to that cluster as it is (View.Single): through the relay, with the

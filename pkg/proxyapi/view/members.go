@@ -198,7 +198,8 @@ type ViewRequest struct {
 }
 
 // members are the clusters of the view, as it is now, that are served and that the user
-// may reach with this request's verb. The others are not mentioned: that a cluster is
+// may reach with this request's verb: the view selects by sets, selector or names, and all clusters without any of them; the
+// user has the right to all clusters, to a ManagedClusterSet, or to a name. The others are not mentioned: that a cluster is
 // away is known by asking it, which fails at once.
 func (q *ViewRequest) members(ctx context.Context) ([]fleet.Member, error) {
 	selected, err := q.Scope.View.Clusters()
