@@ -47,8 +47,8 @@
 // While the addon manager is away no pass is made either: the plugin waits for the account and
 // undoes the pass after 30 s.
 //
-// The time is that of the addon manager's clock, and the expiry that of the maker's: a
-// pass lives shorter or longer by the difference. The token's end is by the hub's clock.
+// A pass has expired when both the addon manager's clock and the hub's say so: one that jumps ahead deletes nothing. The
+// expiry is by the maker's clock: a pass lives shorter or longer by the difference. The token's end is by the hub's clock.
 //
 // # Files
 //

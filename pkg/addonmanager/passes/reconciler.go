@@ -39,13 +39,31 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if left := time.Until(pass.Spec.Expires.Time); left > 0 {
 		return ctrl.Result{RequeueAfter: left}, r.makeAccount(ctx, &pass)
 	}
+	now, err := r.hubTime(ctx)
+	if err != nil {
+		return ctrl.Result{}, fmt.Errorf("asking the hub whether pass %q has expired: %w", pass.Name, err)
+	}
+	if left := pass.Spec.Expires.Sub(now); left > 0 {
+		ctrl.LoggerFrom(ctx).Info("Keeping a pass: this process's clock is ahead of the hub's", "expires", pass.Spec.Expires.Time, "hub", now)
+		return ctrl.Result{RequeueAfter: left}, nil
+	}
 	ctrl.LoggerFrom(ctx).Info("Deleting a pass that has expired", "madeBy", pass.Spec.MadeBy, "expired", pass.Spec.Expires.Time)
 	// The cache may be behind: the UID keeps a new pass of the same name.
-	err := r.Client.Delete(ctx, &pass, client.PropagationPolicy(metav1.DeletePropagationForeground), client.Preconditions{UID: &pass.UID})
+	err = r.Client.Delete(ctx, &pass, client.PropagationPolicy(metav1.DeletePropagationForeground), client.Preconditions{UID: &pass.UID})
 	if client.IgnoreNotFound(err) != nil {
 		return ctrl.Result{}, fmt.Errorf("deleting pass %q: %w", pass.Name, err)
 	}
 	return ctrl.Result{}, nil
+}
+
+// hubTime is the time of the hub's kube-apiserver, which dates what it is asked to make and does not. A pass that a
+// clock of ours deletes is gone for good, and the clock may have jumped.
+func (r *Reconciler) hubTime(ctx context.Context) (time.Time, error) {
+	dated := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: identity.PassNamespace, GenerateName: "time-"}}
+	if err := r.Client.Create(ctx, dated, client.DryRunAll); err != nil {
+		return time.Time{}, err
+	}
+	return dated.CreationTimestamp.Time, nil
 }
 
 // makeAccount makes the service account of a Pass if it is not there. If the Pass is not there any

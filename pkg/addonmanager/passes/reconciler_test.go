@@ -77,10 +77,18 @@ func TestExpiry(t *testing.T) {
 		pass := &v1alpha1.Pass{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "first"},
 			Spec: v1alpha1.PassSpec{MadeBy: "jane", Role: v1alpha1.PassViewer, Expires: metav1.NewTime(time.Now().Add(8 * time.Hour))}}
 		var deletions []client.DeleteOptions
+		behind := time.Duration(0) // of the hub's clock
 		c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(pass).WithInterceptorFuncs(interceptor.Funcs{
 			Delete: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.DeleteOption) error {
 				deletions = append(deletions, *(&client.DeleteOptions{}).ApplyOptions(options))
 				return c.Delete(ctx, object)
+			},
+			Create: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
+				if dry := (&client.CreateOptions{}).ApplyOptions(options).DryRun; len(dry) > 0 {
+					object.SetCreationTimestamp(metav1.NewTime(time.Now().Add(-behind)))
+					return nil
+				}
+				return c.Create(ctx, object, options...)
 			},
 		}).Build()
 		r, request := &Reconciler{Client: c}, ctrl.Request{NamespacedName: types.NamespacedName{Name: "p"}}
@@ -95,6 +103,11 @@ func TestExpiry(t *testing.T) {
 			t.Fatal("the pass is deleted before it expires")
 		}
 		time.Sleep(time.Second)
+		behind = time.Hour
+		if result, err := r.Reconcile(t.Context(), request); err != nil || result.RequeueAfter != time.Hour || len(deletions) > 0 {
+			t.Errorf("our clock is an hour ahead of the hub's: %v, %v, deletions %v; want to come again in an hour", result, err, deletions)
+		}
+		behind = 0
 		if result, err := r.Reconcile(t.Context(), request); err != nil || !result.IsZero() {
 			t.Errorf("%v, %v", result, err)
 		}
