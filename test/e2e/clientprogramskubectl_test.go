@@ -21,7 +21,7 @@ func (p clientProgram) typeKeys(ctx context.Context, dir string, way clientWay, 
 		for _, text := range texts {
 			wanted = append(wanted, v.in(text))
 		}
-		return program.Await(ctx, stepLimit/4, wanted...)
+		return program.Await(ctx, stepLimit/2, wanted...)
 	}
 	for _, key := range step.keys {
 		if screen, err := await(key.when); err != nil {
@@ -108,9 +108,10 @@ func (s kubectlStep) onlyBy(way string) kubectlStep {
 // beside is a command line while another one uses what it prints, which ends it.
 func beside(line string, shows []string, client string, want ...string) kubectlStep {
 	step := does(line, want...)
-	step.script = line + " >printed 2>&1 & server=$!; trap 'kill $server' EXIT; "
+	// The file of the step before would be read, until this one's is opened.
+	step.script = "rm -f printed; " + line + " >printed 2>&1 & server=$!; trap 'kill $server' EXIT; "
 	for _, text := range shows {
-		step.script += "until grep -qF '" + text + "' printed; do kill -0 $server || { cat printed; exit 1; }; sleep 0.1; done; "
+		step.script += "until grep -qsF '" + text + "' printed; do kill -0 $server || { cat printed; exit 1; }; sleep 0.1; done; "
 	}
 	step.script += client
 	return step
