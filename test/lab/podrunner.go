@@ -260,8 +260,9 @@ func (p *runningPod) probe(ctx context.Context) {
 
 func (r *podRunner) programFor(ctx context.Context, running *runningPod, container corev1.Container) (program, error) {
 	pod := running.pod
+	mounts := mountDirs(running, container)
 	args, err := rewriteArgs(container.Args, rewriting{
-		mounts: mountDirs(running, container),
+		mounts: mounts,
 		ports:  running.ports,
 		service: func(name, namespace string, port int) ([]string, error) {
 			if r.headless(namespace, name) {
@@ -276,11 +277,11 @@ func (r *podRunner) programFor(ctx context.Context, running *runningPod, contain
 	}
 	env := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + running.dir, "KUBECONFIG=" + filepath.Join(running.dir, "kubeconfig")}
 	for _, variable := range container.Env {
-		value, err := envValue(pod, &container, variable)
+		value, err := r.envValue(pod, &container, variable)
 		if err != nil {
 			return program{}, fmt.Errorf("container %q: %w", container.Name, err)
 		}
-		env = append(env, variable.Name+"="+value)
+		env = append(env, variable.Name+"="+inMounts(value, mounts))
 	}
 	// Long enough for the proxy API to drain and to hand over what the other replicas need.
 	timeout := 20 * time.Second
@@ -300,9 +301,16 @@ func (r *podRunner) headless(namespace, name string) bool {
 	})
 }
 
-func envValue(pod *corev1.Pod, container *corev1.Container, variable corev1.EnvVar) (string, error) {
+func (r *podRunner) envValue(pod *corev1.Pod, container *corev1.Container, variable corev1.EnvVar) (string, error) {
 	if variable.ValueFrom == nil {
 		return variable.Value, nil
+	}
+	if key := variable.ValueFrom.SecretKeyRef; key != nil {
+		data, err := r.cache.volumeSecret(pod.Namespace, key.Name, nil)
+		if _, ok := data[key.Key]; err == nil && !ok {
+			err = fmt.Errorf("secret %s/%s has no key %q", pod.Namespace, key.Name, key.Key)
+		}
+		return string(data[key.Key]), err
 	}
 	if resource := variable.ValueFrom.ResourceFieldRef; resource != nil {
 		if limit, ok := container.Resources.Limits[corev1.ResourceMemory]; ok && resource.Resource == "limits.memory" {
@@ -327,7 +335,7 @@ func envValue(pod *corev1.Pod, container *corev1.Container, variable corev1.EnvV
 		}
 		return "", fmt.Errorf("variable %s: field %q is not one that the lab knows", variable.Name, field.FieldPath)
 	}
-	return "", fmt.Errorf("variable %s: the lab knows values, fieldRef and resourceFieldRef only", variable.Name)
+	return "", fmt.Errorf("variable %s: the lab knows values, secretKeyRef, fieldRef and resourceFieldRef only", variable.Name)
 }
 
 // syncServices points every Service of the addon's pods to their processes: to those that are

@@ -86,3 +86,12 @@ func mountDirs(running *runningPod, container corev1.Container) map[string]strin
 	}
 	return dirs
 }
+
+// inMounts rewrites the parameters of a URL that name files below a mount path, as in
+// sslrootcert=/store/ca.crt.
+func inMounts(text string, mounts map[string]string) string {
+	for mount, dir := range mounts {
+		text = strings.ReplaceAll(text, "="+mount+"/", "="+dir+"/")
+	}
+	return text
+}
