@@ -22,7 +22,8 @@ import (
 var times = regexp.MustCompile(`\b([0-9]+[smhd])+\b`)
 
 // TestFleetIndex installs the fleet index. Of clusters that answer it says what they say themselves, to each user what
-// they may list there, and of a cluster that is away what it had.
+// they may list there, and of a cluster that is away what it had. Watches that go on from its lists lose nothing when it is
+// killed. It disturbs everything: all agents and the proxy API are replaced, and those of one cluster stop for a while.
 func TestFleetIndex(t *testing.T) {
 	long.Test(t)
 	installed.NeedLab(t, "installs the chart with another value")
@@ -34,13 +35,17 @@ func TestFleetIndex(t *testing.T) {
 	}
 	t.Cleanup(func() { removeIndex(t, func() error { return chart(context.Background()) }) })
 	installed.AwaitView(t, "live")
-	away, near := installed.Clusters[0], installed.Clusters[1]
+	f := newFleet(t)
+	users := f.tableUsers(t)
+	away, near := f.clusters[0], f.clusters[1]
 	anns := installed.MakeUser(t, "index-ann", append(suite.MayUseViews(),
 		suite.Rule("clusterproxy.open-cluster-management.io", "fleetviews/search", []string{"get"}), suite.MayReach(suite.ReadVerbs))...)
 	installed.MayOn(t, near, "index-ann", suite.Rule("", "pods", suite.ReadVerbs))
 	all, live := viewOf("all", installed.HubToken), viewOf("live", installed.HubToken)
 
 	t.Run("answers are equal", func(t *testing.T) { indexedAnswersAreEqual(t, all, live) })
+	t.Run("answers are equal to users with other rights", func(t *testing.T) { indexedListsAreEqual(t, f, users) })
+	t.Run("under writes", func(t *testing.T) { indexFollowsWrites(t, f) })
 	t.Run("search", func(t *testing.T) { searchesFindWhatMayBeListed(t, away, near, anns) })
 	t.Run("rights", func(t *testing.T) {
 		wantRows(t, "of a user of one cluster", viewOf("all", anns), []string{near}, []string{away})
@@ -65,6 +70,7 @@ func TestFleetIndex(t *testing.T) {
 			return nil
 		})
 	})
+	t.Run("watches", func(t *testing.T) { watchesLoseNothing(t, f, users) })
 }
 
 // removeIndex takes the index away, and waits for the agents without it: the next test would begin while they are replaced.
@@ -109,11 +115,10 @@ func kubectlOf(t *testing.T, cfg *rest.Config, args ...string) (string, error) {
 }
 
 // indexedAnswersAreEqual compares what kubectl prints of an indexed view with what it prints of the live one. Times that pass
-// are left out.
+// are left out. indexedListsAreEqual has the other kinds and selectors.
 func indexedAnswersAreEqual(t *testing.T, all, live *rest.Config) {
 	for _, args := range []string{
-		"pods -A", "pods -A -o wide", "pods -A --chunk-size=1", "pods -l app=web", "pods -A --field-selector metadata.namespace!=default", "pods -A --show-labels",
-		"services -A", "namespaces", "deployments.apps -A", "daemonsets.apps -A", "jobs.batch -A",
+		"pods -A -o wide", "pods -A --chunk-size=1", "pods -l app=web", "pods -A --field-selector metadata.namespace!=default", "pods -A --show-labels", "namespaces",
 	} {
 		suite.Eventually(t, "the same rows by the index as live: kubectl get "+args, func() error {
 			var printed [2]string
