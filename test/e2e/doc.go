@@ -95,7 +95,7 @@
 //   - clientprograms_test.go, clientprogramskubectl_test.go, clientprogramsmore_test.go: programs that
 //     people use. clienthandshakes_test.go, clientruntime_test.go: those that a Go program plays.
 //   - fleetindex_test.go, fleetindexequal_test.go, fleetindexwatch_test.go: the fleet index, and Tables of
-//     views (fleettables_test.go).
+//     views (fleettables_test.go). fleetindexpostgres_test.go: two replicas of it, as an example.
 //   - tutorials_test.go: the commands of docs/tutorials. examples_test.go: those of the examples.
 //     pictures_test.go: pictures of the documents.
 //   - bundle_test.go: kubectl clusterproxy bundle.

@@ -37,8 +37,8 @@ func inHub(cfg *rest.Config) *rest.Config {
 }
 
 // runExample runs the marked commands of an example's README in a folder that has the examples,
-// as administrators of the hub and of a cluster.
-func runExample(t *testing.T, name, cluster string, want int) {
+// as administrators of the hub and of a cluster. More are pairs of names in it and what they are here.
+func runExample(t *testing.T, name, cluster string, want int, more ...string) {
 	t.Helper()
 	dir := t.TempDir()
 	examples, err := filepath.Abs("../../examples")
@@ -49,8 +49,8 @@ func runExample(t *testing.T, name, cluster string, want int) {
 		t.Fatal(err)
 	}
 	kubeconfigs := map[string]string{"hub": installed.HubKubeconfig, "cluster": installed.Lab.Managed[cluster].KubeconfigPath}
-	names := strings.NewReplacer("<cluster>", cluster, proxyAPIService, installed.ProxyAPI)
-	if ran := runPage(t, "examples/"+name+"/README.md", dir, kubeconfigs, pagePrograms(t, "--reuse-values"), names); ran != want {
+	names := strings.NewReplacer(append(more, "<cluster>", cluster, proxyAPIService, installed.ProxyAPI)...)
+	if ran := runPage(t, "examples/"+name+"/README.md", dir, kubeconfigs, pagePrograms(t), names); ran != want {
 		t.Errorf("%d blocks of the README are marked, want %d", ran, want)
 	}
 }
