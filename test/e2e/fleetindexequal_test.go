@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -19,57 +18,22 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/yaml"
 
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/version"
 
 	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
 )
 
-// indexedKinds are those of the chart's value fleetIndex.resources, as a cluster serves them.
-func indexedKinds(t *testing.T, cs kubernetes.Interface) (kinds []metav1.APIResource) {
+// indexedKinds are those that the chart indexes.
+func indexedKinds(t *testing.T) []metav1.APIResource {
 	t.Helper()
-	text, err := os.ReadFile("../../charts/cluster-proxy/values.yaml")
+	kinds, err := installed.IndexedKinds(installed.Clusters[0])
 	if err != nil {
 		t.Fatal(err)
-	}
-	var values struct {
-		FleetIndex struct {
-			Resources []string `json:"resources"`
-		} `json:"fleetIndex"`
-	}
-	if err := yaml.Unmarshal(text, &values); err != nil {
-		t.Fatal(err)
-	}
-	served := map[string]metav1.APIResource{}
-	lists, err := cs.Discovery().ServerPreferredResources()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, list := range lists {
-		of, err := schema.ParseGroupVersion(list.GroupVersion)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, kind := range list.APIResources {
-			kind.Group, kind.Version = of.Group, of.Version
-			served[of.WithResource(kind.Name).GroupResource().String()] = kind
-		}
-	}
-	for _, name := range values.FleetIndex.Resources {
-		kind, ok := served[name]
-		if !ok {
-			t.Fatalf("the cluster does not serve %s, which is indexed", name)
-		}
-		kinds = append(kinds, kind)
-	}
-	if len(kinds) == 0 {
-		t.Fatal("the chart indexes nothing")
 	}
 	return kinds
 }
@@ -163,7 +127,7 @@ func indexedListsAreEqual(t *testing.T, f *fleet, users []tableUser) {
 	for _, cluster := range f.clusters {
 		f.makeIndexed(t, cluster)
 	}
-	kinds := indexedKinds(t, f.on[f.clusters[0]])
+	kinds := indexedKinds(t)
 	for _, user := range users {
 		t.Run(user.name, func(t *testing.T) {
 			by := [2]rest.Interface{tables(t, viewOf("all", user.token)), tables(t, viewOf("live", user.token))}

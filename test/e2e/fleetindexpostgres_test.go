@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -17,13 +16,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/rest"
 
-	"open-cluster-management.io/cluster-proxy/pkg/indexapi"
 	"open-cluster-management.io/cluster-proxy/pkg/pki"
 	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
 	"open-cluster-management.io/cluster-proxy/test/testkit/long"
@@ -197,7 +191,7 @@ func TestFleetIndexPostgreSQLExample(t *testing.T) {
 		f.makeIndexed(t, cluster)
 	}
 	awaitFollowed(t, f.clusters, 2)
-	f.awaitStored(t, "the rows of two replicas")
+	awaitStored(t, "the rows of two replicas")
 	followed, err := followedBy(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -218,11 +212,11 @@ func TestFleetIndexPostgreSQLExample(t *testing.T) {
 	}
 	awaitFollowed(t, f.clusters, 1)
 	t.Logf("all clusters are followed again %s after the kill", time.Since(began).Round(100*time.Millisecond))
-	f.awaitStored(t, "the rows after one was killed")
+	awaitStored(t, "the rows after one was killed")
 	f.awaitIndexedServices(t, "the index to say what the clusters have")
 	installed.AwaitOtherPods(t.Context(), t, index, []string{victim.pod})
 	awaitFollowed(t, f.clusters, 2)
-	f.awaitStored(t, "the rows when another one has come")
+	awaitStored(t, "the rows when another one has come")
 }
 
 // indexReplica is a replica of the index, and how many clusters it follows whose rows are current.
@@ -276,66 +270,9 @@ func awaitFollowed(t *testing.T, clusters []string, replicas int) {
 }
 
 // awaitStored waits until the store has the objects that the clusters have, of each kind that is indexed, and each once.
-func (f *fleet) awaitStored(t *testing.T, what string) {
+func awaitStored(t *testing.T, what string) {
 	t.Helper()
-	hub := rest.AnonymousClientConfig(installed.HubConfig())
-	hub.BearerToken = installed.HubToken
-	client := suite.Clientset(t, hub).CoreV1().RESTClient()
-	for _, kind := range indexedKinds(t, f.on[f.clusters[0]]) {
-		suite.Eventually(t, what+": "+kind.Name, func() error {
-			want, err := f.objectsOf(t.Context(), kind)
-			if err != nil {
-				return err
-			}
-			got, err := searchAll(t.Context(), client, "kind:"+schema.GroupResource{Group: kind.Group, Resource: kind.Name}.String())
-			if err != nil {
-				return err
-			}
-			if diff := cmp.Diff(want, got); diff != "" {
-				return fmt.Errorf("(-clusters +store):\n%s", diff)
-			}
-			return nil
-		})
-	}
-}
-
-// objectsOf are the objects of a kind that the clusters have.
-func (f *fleet) objectsOf(ctx context.Context, kind metav1.APIResource) (all []string, _ error) {
-	for _, cluster := range f.clusters {
-		client, err := dynamic.NewForConfig(installed.Direct(cluster))
-		if err != nil {
-			return nil, err
-		}
-		list, err := client.Resource(schema.GroupVersionResource{Group: kind.Group, Version: kind.Version, Resource: kind.Name}).List(ctx, metav1.ListOptions{})
-		if err != nil {
-			return nil, err
-		}
-		for _, o := range list.Items {
-			all = append(all, fmt.Sprintf("%s %s/%s %s", cluster, o.GetNamespace(), o.GetName(), o.GetUID()))
-		}
-	}
-	slices.Sort(all)
-	return all, nil
-}
-
-// searchAll are the objects that a search finds, page by page.
-func searchAll(ctx context.Context, client rest.Interface, query string) (all []string, _ error) {
-	for token := ""; ; {
-		raw, err := client.Get().AbsPath("/apis/clusterproxy.open-cluster-management.io/v1alpha1/fleetviews/all/search").
-			Param("q", query).Param("limit", fmt.Sprint(indexapi.MaxHits)).Param("continue", token).DoRaw(ctx)
-		if err != nil {
-			return nil, err
-		}
-		var page indexapi.SearchAnswer
-		if err := json.Unmarshal(raw, &page); err != nil {
-			return nil, err
-		}
-		for _, hit := range page.Hits {
-			all = append(all, fmt.Sprintf("%s %s/%s %s", hit.Cluster, hit.Namespace, hit.Name, hit.UID))
-		}
-		if token = page.Continue; token == "" {
-			slices.Sort(all)
-			return all, nil
-		}
+	for _, kind := range indexedKinds(t) {
+		suite.Eventually(t, what, func() error { return installed.IndexHolds(t.Context(), kind) })
 	}
 }

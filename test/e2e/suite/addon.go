@@ -288,11 +288,6 @@ func (s *Suite) Kinds(t *testing.T, cluster string) []Kind {
 	}
 }
 
-// FleetIndex is the kind of the fleet index's pods, which the hub has while fleetIndex.enabled is true.
-func (s *Suite) FleetIndex() Kind {
-	return Kind{"fleet index", s.Hub, s.Namespace, "cluster-proxy-fleet-index"}
-}
-
 // Pods are the names of those that are not on their way out.
 func (k Kind) Pods(ctx context.Context) ([]string, error) {
 	deployment, err := k.Client.AppsV1().Deployments(k.Namespace).Get(ctx, k.deployment, metav1.GetOptions{})

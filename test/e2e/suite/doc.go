@@ -18,6 +18,7 @@
 //	objects.go    clients, namespaces for one test, Deployment web, rollouts
 //	kubectl.go    the real kubectl, and kubeconfigs
 //	addon.go      the addon: is it Available, how to change, remove and reinstall it
+//	fleetindex.go what is in the fleet index, and what is to be in it
 //	processes.go  the processes of the addon's pods: frozen, killed, replaced
 //	secrets.go    CAs and certificates on the hub and on clusters
 //	traffic.go    clients that are at work while something happens
