@@ -184,8 +184,8 @@ scale: ## Simulate SCALE clusters (50, 500 or 5000, which is the default) with o
 	go run ./test/scale -clusters=$(or $(SCALE),5000) $(if $(SCALE_AGENTS),-agents=$(SCALE_AGENTS)) $(if $(SCALE_MISSING),-missing=$(SCALE_MISSING)) $(if $(SCALE_ROWS),-rows='$(SCALE_ROWS)') -out=$(CURDIR)/test/scale/results
 
 .PHONY: soak
-soak: ## Run traffic of every kind in a lab for HOURS (1, or fractions), with faults at random, and fail on what grows; writes test/soak/results.txt (SOAK_SEED for the same faults again)
-	SOAK_HOURS=$(or $(HOURS),1) SOAK_OUT=$(CURDIR)/test/soak/results.txt go test -v -count=1 -timeout=0 -run 'TestSoak$$' $(TESTFLAGS) ./test/soak
+soak: ## Run traffic of every kind in a lab for HOURS (1, or fractions), with faults at random, and fail on what grows; writes test/soak/results.txt (SOAK_SEED for the same faults again, INDEX=1 for a hub with a fleet index)
+	SOAK_HOURS=$(or $(HOURS),1) SOAK_INDEX=$(INDEX) SOAK_OUT=$(CURDIR)/test/soak/results.txt go test -v -count=1 -timeout=0 -run 'TestSoak$$' $(TESTFLAGS) ./test/soak
 
 .PHONY: lint
 lint: ## Look for mistakes: go vet, staticcheck

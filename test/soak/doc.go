@@ -1,6 +1,6 @@
 // Package soak runs traffic of every kind for hours, with faults at random and new certificates
 // every two minutes, and looks for what grows: make soak HOURS=8. HOURS takes fractions, of
-// which 0.1 is a glance. It ends by writing results.txt.
+// which 0.1 is a glance. It ends by writing results.txt. With INDEX=1 the hub has a fleet index.
 //
 // # What is real
 //
@@ -37,6 +37,14 @@
 // Those that go straight to a cluster, without the addon, may notice a restart of its
 // kube-apiserver alone. They tell faults of the lab from those of the addon.
 //
+// # With an index
+//
+// There are lists of the Indexed view as kubectl get makes them, by both endpoints, and on each cluster
+// writes of Services. The one replica of the index has faults as the others have, of which nobody may notice anything: views ask the
+// clusters meanwhile. One that is killed begins without rows. In one of eight turns the last cluster has no agents for 45 s,
+// longer than the index takes its rows for current. At the end the store has the objects of the clusters, each once, of each
+// kind that is indexed.
+//
 // # What grows
 //
 // Resident memory, heap, goroutines, open files and sockets of each process are looked at every 3 s.
@@ -68,6 +76,7 @@
 //
 // # Files
 //
+//	index.go    the clients of the fleet index, and what is in it at the end
 //	clients.go  what clients do
 //	faults.go   faults and their windows
 //	process.go  what processes take

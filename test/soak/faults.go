@@ -27,6 +27,7 @@ const (
 	proxyServer  = "proxy server"
 	proxyAPI     = "proxy API"
 	proxyAgent   = "proxy agent"
+	fleetIndex   = "fleet index"
 )
 
 // How long after a fault its clients may still notice it. The addon's promises are
@@ -56,6 +57,8 @@ type breaker struct {
 	rotated time.Time
 	windows []window
 	times   map[string]int // how often there was each kind of fault
+	// takesAway has the last cluster go for longer at times.
+	takesAway bool
 }
 
 // newBreaker spares the first pod of each kind on the hub, and the agents of the first cluster:
@@ -107,6 +110,10 @@ func (b *breaker) next() {
 		b.restartAPIServer(b.s.Clusters[b.random.IntN(len(b.s.Clusters))])
 		return
 	}
+	if b.takesAway && b.random.IntN(8) == 0 {
+		b.takeAway(b.s.Clusters[len(b.s.Clusters)-1])
+		return
+	}
 	var able []kindOf
 	for _, k := range b.kinds {
 		if len(b.victims(k)) > 0 {
@@ -151,8 +158,8 @@ func (b *breaker) during(k kindOf, how, long, victim string, do func()) {
 	asked, killed := how == "SIGTERM", how == "SIGKILL"
 	grace := frozenGrace
 	switch {
-	case k.Name == addonManager:
-		return // nobody notices
+	case k.Name == addonManager, k.Name == fleetIndex:
+		return // nobody notices: views ask the clusters while the index does not answer
 	case k.Name == proxyAgent:
 		w.cluster, w.ways = k.cluster, []way{request, stream}
 		if asked || killed {
@@ -174,6 +181,24 @@ func (b *breaker) during(k kindOf, how, long, victim string, do func()) {
 		w.ways = []way{request, stream}
 	}
 	w.ended = time.Now().Add(grace)
+	b.windows = append(b.windows, w)
+}
+
+// awayFor is how long a cluster has no agents: longer than the index takes rows of a cluster for current.
+const awayFor = 45 * time.Second
+
+// takeAway takes the power from the agents of a cluster, and gives it back.
+func (b *breaker) takeAway(cluster string) {
+	b.times["cluster without agents"]++
+	w := window{fault: fmt.Sprintf("no agents of %s for %s", cluster, awayFor), cluster: cluster, ways: []way{request, stream}, began: time.Now()}
+	fmt.Fprintf(os.Stderr, "soak: %s %s\n", w.began.Format(clock), w.fault)
+	if err := b.s.Lab.PausePods(cluster); err != nil {
+		b.t.Fatal(err)
+	}
+	pause(b.t.Context(), awayFor)
+	b.s.StartAgents(b.t, cluster)
+	suite.Eventually(b.t, cluster+" reachable again", func() error { return b.s.Reachable(b.t.Context(), cluster) })
+	w.ended = time.Now().Add(agentGrace)
 	b.windows = append(b.windows, w)
 }
 

@@ -20,6 +20,8 @@ type report struct {
 	clients      []*client
 	windows      []window
 	faults       map[string]int
+	// index says in what the fleet index differs from the clusters at the end, if there is one.
+	index error
 }
 
 // text is the report, and problems are what the run failed by.
@@ -39,6 +41,9 @@ func (r *report) text() (text string, problems []string) {
 		}
 	}
 	fmt.Fprintf(&b, "| all | %d | %d | %d |\n", worked, excused, len(problems)-len(growing(r.trends)))
+	if r.index != nil {
+		problems = append(problems, "the fleet index at the end: "+r.index.Error())
+	}
 	b.WriteString("\n## Faults\n\n| fault | times |\n|---|---:|\n")
 	sum := 0
 	for _, fault := range slices.Sorted(maps.Keys(r.faults)) {

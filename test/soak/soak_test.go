@@ -33,12 +33,20 @@ func TestSoak(t *testing.T) {
 	if err != nil {
 		t.Fatal("parsing SOAK_SEED:", err)
 	}
+	indexes := os.Getenv("SOAK_INDEX") != ""
 	r := &report{commit: commit(), seed: seed}
 	fmt.Fprintf(os.Stderr, "soak: %g hours, SOAK_SEED=%d makes the same faults again\n", hours, seed)
-	s, service := startSuite(t)
+	var more []string
+	if indexes {
+		more = []string{"fleetIndex.enabled=true", "fleetIndex.persistence.enabled=false"}
+	}
+	s, service := startSuite(t, more...)
 	everybody := &crowd{s: s, pods: map[string]string{}, dialer: s.Dialer(t), tls: s.ClientTLS(t), service: service}
 	working, stop := context.WithCancel(t.Context())
 	t.Cleanup(func() { stop(); everybody.running.Wait() })
+	if indexes {
+		everybody.startIndex(working, t)
+	}
 	everybody.startAll(working, t)
 	samples := &sampler{s: s}
 	for i, cluster := range s.Clusters {
@@ -50,6 +58,9 @@ func TestSoak(t *testing.T) {
 			}
 		}
 	}
+	if indexes {
+		samples.kinds = append(samples.kinds, kindOf{s.FleetIndex(), "hub"})
+	}
 	sampling := make(chan struct{})
 	r.began, r.clients = time.Now(), everybody.all
 	r.ended = r.began.Add(time.Duration(hours * float64(time.Hour)))
@@ -60,6 +71,7 @@ func TestSoak(t *testing.T) {
 		samples.run(looking)
 	}()
 	b := newBreaker(t, s, seed, samples.kinds)
+	b.takesAway = indexes
 	for pause(looking, time.Duration(10+b.random.IntN(11))*time.Second) {
 		b.next()
 		for _, c := range everybody.all {
@@ -72,6 +84,9 @@ func TestSoak(t *testing.T) {
 	stop()
 	everybody.running.Wait()
 	r.windows, r.faults = b.windows, b.times
+	if indexes {
+		r.index = awaitIndex(t.Context(), s)
+	}
 	if r.trends, err = trendsOf(samples.samples, r.began, r.ended); err != nil {
 		t.Fatal(err)
 	}
@@ -87,9 +102,9 @@ func TestSoak(t *testing.T) {
 	}
 }
 
-// startSuite starts the lab, with two replicas of everything, and a Service of the managed
-// clusters: host:port of it, as in its URL.
-func startSuite(t *testing.T) (*suite.Suite, string) {
+// startSuite starts the lab, with two replicas of everything and more values of the chart, and a Service of
+// the managed clusters: host:port of it, as in its URL.
+func startSuite(t *testing.T, values ...string) (*suite.Suite, string) {
 	own := lab.OwnAddress()
 	if !own.IsValid() {
 		t.Fatal("this machine has no address but loopback, which agents never dial")
@@ -115,10 +130,10 @@ func startSuite(t *testing.T) (*suite.Suite, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := suite.Start(t.Context(), suite.Options{Dir: t.TempDir(), Root: root, WithoutRace: true, Values: []string{
-		"replicas=2", "extraArgs.proxyAgent={--dns-server=" + dns + "}",
+	s, err := suite.Start(t.Context(), suite.Options{Dir: t.TempDir(), Root: root, WithoutRace: true, Values: append(values,
+		"replicas=2", "extraArgs.proxyAgent={--dns-server="+dns+"}",
 		"exposedServices[0].namespace=default", "exposedServices[0].service=soak", "exposedServices[0].protocol=http",
-	}})
+	)})
 	t.Cleanup(func() { s.Stop(t.Failed()) })
 	if err != nil {
 		t.Fatal("setting up the clusters:", err)
