@@ -85,7 +85,6 @@
 //     freeze, and rights. fleetolder_test.go: a member of another version. fleetkubectl_test.go,
 //     fleetkubectlobjects_test.go, fleetkubectlreads_test.go, fleetkubectlwrites_test.go: every
 //     command of kubectl with NAME@CLUSTER.
-//     fleetindex_test.go: lists and searches of the fleet index.
 //   - karmada_test.go: Karmada's documentation, command by command, on the hub.
 //   - recordings_test.go, sessions_test.go: what users have open, and what is recorded of it.
 //   - services_test.go: Services of managed clusters.
