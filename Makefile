@@ -108,6 +108,7 @@ e2e-clients: ## Run what people do with a dozen programs, straight and through e
 .PHONY: pictures
 pictures: ## Make the screenshots and recordings of the documents in a lab (needs Chromium); writes docs/pictures
 	E2E_PICTURES=$(CURDIR)/docs/pictures go test -v -count=1 -timeout=40m -run TestPictures $(TESTFLAGS) ./test/e2e
+	E2E_PICTURES=$(CURDIR)/docs/pictures go test -count=1 -run TestPageSearches ./pkg/proxyapi
 
 .PHONY: e2e-kubectl
 e2e-kubectl: ## Run each command of kubectl that takes a name with NAME@CLUSTER of every kind, in a lab, and print the table

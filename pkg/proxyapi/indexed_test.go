@@ -126,27 +126,36 @@ func indexLeaf() pki.Leaf {
 	return pki.Leaf{CommonName: string(identity.RoleFleetIndex), DNSNames: []string{identity.FleetIndexHost}, Client: true, Server: true}
 }
 
-// startIndexed starts a proxy API with an index, whose view "all" reads from it. live counts the lists that clusters
-// were asked for.
-func startIndexed(t testing.TB, index http.Handler, leaf pki.Leaf, change ...func(*Options)) (w *world, live *atomic.Int32) {
+// listenIndex returns what has a proxy API ask an index, and what starts the index in its world.
+func listenIndex(t testing.TB, index http.Handler, leaf pki.Leaf) (set func(*Options), serve func(*world)) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	w = start(t, append(change, func(o *Options) { o.FleetIndex = listener.Addr().String() })...)
-	config := pkitest.Load(t, w.issue("index", w.hubCA, leaf, w.hubCA)).ServerConfig(tls.RequireAndVerifyClientCert)
-	config.NextProtos = []string{"h2"}
-	server := &http.Server{Handler: index, TLSConfig: config, ErrorLog: log.New(io.Discard, "", 0)}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_ = server.ServeTLS(listener, "", "")
-	}()
-	t.Cleanup(func() {
-		server.Close()
-		<-done
-	})
+	return func(o *Options) { o.FleetIndex = listener.Addr().String() }, func(w *world) {
+		config := pkitest.Load(t, w.issue("index", w.hubCA, leaf, w.hubCA)).ServerConfig(tls.RequireAndVerifyClientCert)
+		config.NextProtos = []string{"h2"}
+		server := &http.Server{Handler: index, TLSConfig: config, ErrorLog: log.New(io.Discard, "", 0)}
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			_ = server.ServeTLS(listener, "", "")
+		}()
+		t.Cleanup(func() {
+			server.Close()
+			<-done
+		})
+	}
+}
+
+// startIndexed starts a proxy API with an index, whose view "all" reads from it. live counts the lists that clusters
+// were asked for.
+func startIndexed(t testing.TB, index http.Handler, leaf pki.Leaf, change ...func(*Options)) (w *world, live *atomic.Int32) {
+	t.Helper()
+	set, serve := listenIndex(t, index, leaf)
+	w = start(t, append(change, set)...)
+	serve(w)
 	live = new(atomic.Int32)
 	for _, cluster := range []string{"cluster1", "cluster2"} {
 		w.agent(cluster, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {

@@ -27,14 +27,7 @@ var times = regexp.MustCompile(`\b([0-9]+[smhd])+\b`)
 func TestFleetIndex(t *testing.T) {
 	long.Test(t)
 	installed.NeedLab(t, "installs the chart with another value")
-	chart := func(ctx context.Context, more ...string) error {
-		return installed.Lab.InstallChart(ctx, "cluster-proxy", installed.Namespace, "../../charts/cluster-proxy", append(installed.ChartValues(), more...)...)
-	}
-	if err := chart(t.Context(), "fleetIndex.enabled=true", "fleetIndex.persistence.enabled=false"); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { removeIndex(t, func() error { return chart(context.Background()) }) })
-	installed.AwaitView(t, "live")
+	installIndex(t)
 	f := newFleet(t)
 	users := f.tableUsers(t)
 	away, near := f.clusters[0], f.clusters[1]
@@ -71,6 +64,19 @@ func TestFleetIndex(t *testing.T) {
 		})
 	})
 	t.Run("watches", func(t *testing.T) { watchesLoseNothing(t, f, users) })
+}
+
+// installIndex installs the chart with the fleet index until the test ends.
+func installIndex(t *testing.T) {
+	t.Helper()
+	chart := func(ctx context.Context, more ...string) error {
+		return installed.Lab.InstallChart(ctx, "cluster-proxy", installed.Namespace, "../../charts/cluster-proxy", append(installed.ChartValues(), more...)...)
+	}
+	if err := chart(t.Context(), "fleetIndex.enabled=true", "fleetIndex.persistence.enabled=false"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { removeIndex(t, func() error { return chart(context.Background()) }) })
+	installed.AwaitView(t, "live")
 }
 
 // removeIndex takes the index away, and waits for the agents without it: the next test would begin while they are replaced.

@@ -65,6 +65,22 @@ func TestPictures(t *testing.T) {
 	record(recordedShell{root, shell.env}, "demo", "The demo", "make demo ONCE=1")
 
 	page := openPage(t)
+	installIndex(t)
+	page.Press("s")
+	page.WaitFor(`document.activeElement.id === 'query'`)
+	page.Type("label:app=web")
+	suite.Eventually(t, "objects of both clusters on the page", func() error {
+		page.Press("Enter")
+		page.WaitFor(`document.getElementById('search').getAttribute('aria-busy') === 'false'`)
+		for _, cluster := range []string{away, near} {
+			if got := page.Eval(`document.getElementById('hits').textContent`); !strings.Contains(got, cluster) {
+				return fmt.Errorf("none of %s in %s", cluster, got)
+			}
+		}
+		return nil
+	})
+	save("search.png", page.Screenshot(1280, 480))
+	page.Eval(`document.getElementById('tab-clusters').click()`)
 	installed.StopAgents(t, away)
 	suite.Eventually(t, away+" away on the page", func() error {
 		if got := page.Eval(`document.querySelectorAll('tr[data-state="away"]').length`); got != "1" {

@@ -10,10 +10,13 @@
 //
 //   - clusters of the aggregated API, one request for all of them;
 //   - FleetViews, at the path that they have on the hub;
-//   - sessions of the aggregated API, if discovery has them.
+//   - sessions of the aggregated API, if discovery has them;
+//   - searches of a FleetView, which the fleet index answers.
 //
 // It makes no request for a cluster. It asks every 10 s, every minute while nobody
-// looks at it, and less often while requests fail.
+// looks at it, and less often while requests fail. It searches when its user says so, or a link
+// that they have followed: the query is in the URL's fragment. One request of a search is under way at a
+// time, and the next search ends it.
 //
 // # The credential
 //
@@ -32,8 +35,9 @@
 //
 // # Who could attack it
 //
-//   - A cluster, by its labels, messages, versions and names of pods. They reach the DOM
-//     by textContent only, without control characters. The Content-Security-Policy allows no
+//   - A cluster, by its labels, messages, versions and names of objects. They reach the DOM
+//     by textContent only, without control characters. The command that the page offers for copying has names in
+//     quotes, and none that a shell or kubectl could take for more than names. The Content-Security-Policy allows no
 //     inline script or style, and requires trusted types of which there are none.
 //   - A page of another site, by a frame or an opener: frame-ancestors and
 //     Cross-Origin-Opener-Policy refuse both. No cookie exists that it could ride on. A
@@ -48,6 +52,6 @@
 // # Files
 //
 //	ui.go   serves the files
-//	static  the page: app.js is its life, board.js the table, api.js the requests,
-//	        model.js what is computed, plot.js the plots
+//	static  the page: app.js is its life, board.js the table, search.js the search,
+//	        api.js the requests, model.js and query.js what is computed, plot.js the plots
 package ui

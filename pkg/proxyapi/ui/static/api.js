@@ -38,16 +38,17 @@ export function signOut() {
 
 export const hasToken = () => token !== '';
 
-async function get(path, accept = 'application/json') {
+async function get(path, accept = 'application/json', signal = null) {
   const headers = { Accept: accept };
   if (token) headers.Authorization = `Bearer ${token}`;
+  const late = AbortSignal.timeout(slowest);
   let answer;
   try {
     answer = await fetch(root + path, {
       headers,
       // A token decides alone. Without one the browser may have a certificate.
       credentials: token ? 'omit' : 'same-origin',
-      cache: 'no-store', mode: 'same-origin', redirect: 'error', referrerPolicy: 'no-referrer', signal: AbortSignal.timeout(slowest),
+      cache: 'no-store', mode: 'same-origin', redirect: 'error', referrerPolicy: 'no-referrer', signal: signal ? AbortSignal.any([signal, late]) : late,
     });
   } catch (e) {
     throw new Refused(0, e.name === 'TimeoutError' ? 'There was no answer within 30 s.' : 'The proxy API cannot be reached.');
@@ -75,3 +76,6 @@ export const hasSessions = async () => ((await get(group)).resources ?? []).some
 
 // sessions are a Table, with the columns that kubectl shows.
 export const sessions = () => get(`${group}/sessions`, 'application/json;as=Table;v=v1;g=meta.k8s.io');
+
+// search asks the fleet index, in the clusters of a view. The signal ends the request.
+export const search = (view, values, signal) => get(`${group}/fleetviews/${encodeURIComponent(view)}/search?${new URLSearchParams(values)}`, undefined, signal);

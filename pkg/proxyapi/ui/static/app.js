@@ -2,6 +2,8 @@
 import * as api from './api.js';
 import { Board, element, fillTable } from './board.js';
 import { Fleet, members, resources, select, showAge, sort, terms } from './model.js';
+import { readFragment } from './query.js';
+import { Search } from './search.js';
 
 const often = 10_000; // ms between requests
 const seldom = 60_000; // while nobody looks, and for what rarely changes
@@ -11,7 +13,8 @@ const $ = (id) => document.getElementById(id);
 const fleet = new Fleet();
 const filter = { words: '', state: '', set: '' };
 const board = new Board($('board'), render);
-const tabs = ['clusters', 'views', 'sessions'];
+const search = new Search(askForToken);
+const tabs = ['clusters', 'search', 'views', 'sessions'];
 
 let timer = 0;
 let failures = 0;
@@ -20,6 +23,7 @@ let asked = 0; // when what rarely changes was asked for
 let views = [];
 let sessionsServed = false;
 let signedIn = false;
+let followed = false; // the link with which the page was opened
 let run = 0; // grows with each sign-in or sign-out, so that late answers are told apart
 
 function schedule() {
@@ -59,6 +63,10 @@ async function poll() {
     }
   }
   if (mine !== run) return;
+  if (signedIn && !followed) {
+    followed = true;
+    follow();
+  }
   render();
   schedule();
 }
@@ -102,11 +110,13 @@ function reset() {
   clearTimeout(timer);
   api.signOut();
   signedIn = false;
+  followed = false;
   failures = 0;
   asked = 0;
   answered = 0;
   views = [];
   fleet.known.clear();
+  search.forget();
   showViews();
   showSessions(null);
   render();
@@ -188,6 +198,7 @@ function showTab(name, count) {
 }
 
 function showViews() {
+  search.offer(views);
   showTab('views', views.length || null);
   const all = fleet.all();
   fillTable($('views').querySelector('table'), ['View', 'Your clusters', 'Not available', 'Selects', 'Resources', 'Path'], views.map((v) => {
@@ -212,17 +223,41 @@ function choose(name) {
   render();
 }
 
+// open chooses a tab as the user does. The address is that of what is shown.
+function open(name) {
+  history.replaceState(null, '', name === 'search' ? search.fragment : location.pathname + location.search);
+  choose(name);
+}
+
+function openSearch() {
+  open('search');
+  $('query').select();
+  $('query').focus();
+}
+
+// follow shows the search that the address names.
+function follow() {
+  const link = readFragment(location.hash);
+  if (!link) {
+    if (!$('search').hidden) choose('clusters');
+    return;
+  }
+  choose('search');
+  search.follow(link);
+}
+
 for (const name of tabs) {
-  $(`tab-${name}`).addEventListener('click', () => choose(name));
+  $(`tab-${name}`).addEventListener('click', () => (name === 'search' ? openSearch() : open(name)));
 }
 $('tabs').addEventListener('keydown', (e) => {
-  const open = tabs.filter((name) => !$(`tab-${name}`).hidden);
-  const at = open.findIndex((name) => e.target === $(`tab-${name}`));
-  const to = open[at + ({ ArrowRight: 1, ArrowLeft: -1 }[e.key] ?? NaN)];
+  const shown = tabs.filter((name) => !$(`tab-${name}`).hidden);
+  const at = shown.findIndex((name) => e.target === $(`tab-${name}`));
+  const to = shown[at + ({ ArrowRight: 1, ArrowLeft: -1 }[e.key] ?? NaN)];
   if (!to) return;
-  choose(to);
+  open(to);
   $(`tab-${to}`).focus();
 });
+window.addEventListener('hashchange', () => signedIn && follow());
 
 $('signin-form').addEventListener('submit', (e) => {
   e.preventDefault();
@@ -239,6 +274,8 @@ $('signin-form').addEventListener('submit', (e) => {
 });
 $('leave').addEventListener('click', () => {
   reset();
+  open('clusters');
+  $('query').value = '';
   $('signin-why').textContent = 'You are signed out. This page has forgotten the token.';
   $('signin-error').textContent = '';
   $('signin').hidden = false;
@@ -255,17 +292,21 @@ $('set').addEventListener('change', (e) => {
 });
 document.addEventListener('keydown', (e) => {
   const typing = e.target instanceof HTMLInputElement || e.target instanceof HTMLSelectElement;
-  if (e.key === '/' && !typing && !$('clusters').hidden) {
+  const command = !typing && signedIn && !e.ctrlKey && !e.metaKey && !e.altKey;
+  if (command && e.key === '/' && !$('clusters').hidden) {
     e.preventDefault();
     $('filter').focus();
-  } else if (e.key === 'Escape' && signedIn) {
+  } else if (command && (e.key === '/' || e.key === 's')) {
+    e.preventDefault();
+    openSearch();
+  } else if (e.key === 'Escape' && !$('clusters').hidden) {
     Object.assign(filter, { words: '', state: '', set: '' });
     $('filter').value = '';
     $('set').value = '';
     render();
-  } else if (e.key === 'ArrowDown' && e.target === $('filter')) {
+  } else if (e.key === 'ArrowDown' && (e.target === $('filter') || e.target === $('query'))) {
     e.preventDefault();
-    $('board').querySelector('tr[tabindex="0"]')?.focus();
+    $(e.target === $('filter') ? 'board' : 'hits').querySelector('tr[tabindex="0"]')?.focus();
   }
 });
 window.addEventListener('online', () => signedIn && poll());

@@ -20,6 +20,28 @@ function set(e, text) {
   if (e.textContent !== text) e.textContent = text;
 }
 
+// walk has keys lead from row to row, and Enter or a click toggle one.
+export function walk(body, toggle) {
+  body.addEventListener('click', (e) => {
+    const row = e.target.closest('tr[aria-expanded]');
+    if (row && !getSelection().toString()) toggle(row);
+  });
+  body.addEventListener('keydown', (e) => {
+    const row = e.target.closest('tr[aria-expanded]');
+    if (!row) return;
+    const rows = [...body.querySelectorAll('tr[aria-expanded]')];
+    const at = rows.indexOf(row);
+    const to = { ArrowDown: rows[at + 1], j: rows[at + 1], ArrowUp: rows[at - 1], k: rows[at - 1], Home: rows[0], End: rows.at(-1) }[e.key];
+    if (e.key === 'Enter' || e.key === ' ') toggle(row);
+    else if (to) {
+      row.tabIndex = -1;
+      to.tabIndex = 0;
+      to.focus();
+    } else return;
+    e.preventDefault();
+  });
+}
+
 export class Board {
   // sorted is called when a column's header is used.
   constructor(table, sorted) {
@@ -40,11 +62,7 @@ export class Board {
       return th;
     });
     table.tHead.rows[0].append(...this.heads);
-    this.body.addEventListener('click', (e) => {
-      const row = e.target.closest('tr');
-      if (row && !getSelection().toString()) this.toggle(row);
-    });
-    this.body.addEventListener('keydown', (e) => this.key(e));
+    walk(this.body, (tr) => this.toggle(tr));
   }
 
   show(list, now) {
@@ -75,19 +93,6 @@ export class Board {
     const current = this.body.querySelector('tr[tabindex="0"]') ?? this.body.firstElementChild;
     current?.setAttribute('tabindex', '0');
     if (focused?.isConnected && document.activeElement === document.body) focused.focus();
-  }
-
-  key(e) {
-    const row = e.target.closest('tr');
-    if (!row) return;
-    const to = { ArrowDown: row.nextElementSibling, j: row.nextElementSibling, ArrowUp: row.previousElementSibling, k: row.previousElementSibling, Home: this.body.firstElementChild, End: this.body.lastElementChild }[e.key];
-    if (e.key === 'Enter' || e.key === ' ') this.toggle(row);
-    else if (to) {
-      row.tabIndex = -1;
-      to.tabIndex = 0;
-      to.focus();
-    } else return;
-    e.preventDefault();
   }
 
   toggle(tr) {
