@@ -29,7 +29,7 @@ func FuzzViews(f *testing.F) {
 		view := clitest.NewView(text, 1, proxyv1alpha1.UnreachableCluster{Name: text, Reason: text})
 		view.Spec.Names = proxyv1alpha1.FleetViewNames(text)
 		view.Status.UnreachableCount++ // a line for more than are listed
-		if err := viewTables(p, []proxyv1alpha1.FleetView{view, view}, true); err != nil {
+		if err := viewTables(t.Context(), p, nil, []proxyv1alpha1.FleetView{view, view}, true); err != nil {
 			t.Fatal(err)
 		}
 		clitest.WantText(t, out.String(), 3+2+1+2)

@@ -5,7 +5,9 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -14,8 +16,11 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
+	"k8s.io/client-go/kubernetes"
 
 	"open-cluster-management.io/cluster-proxy/pkg/apis/proxy/v1alpha1"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetindex/query"
+	"open-cluster-management.io/cluster-proxy/pkg/indexapi"
 	"open-cluster-management.io/cluster-proxy/pkg/kubectlplugin/cli"
 )
 
@@ -26,7 +31,10 @@ func viewsCommand(p *cli.Factory) *cobra.Command {
 		Short: "Show the views of many clusters at once, and which of their clusters do not answer",
 		Long: `Show the FleetViews that you may see, how many clusters each has for the hub, and which of those
 do not answer, since when and why. A view grants nothing: for you it has those of its clusters that you may
-reach, which kubectl clusterproxy status lists. kubectl clusterproxy kubeconfig makes contexts for views.`,
+reach, which kubectl clusterproxy status lists. kubectl clusterproxy kubeconfig makes contexts for views.
+
+For views that read from the fleet index, a second table says how many objects the index has that you may list, how many
+clusters are away, and how long ago the first of those was last heard. The index hears all others within seconds.`,
 		Example:           "  kubectl clusterproxy views\n  kubectl clusterproxy views all -o wide",
 		ValidArgsFunction: p.CompleteViews,
 		RunE:              func(cmd *cobra.Command, args []string) error { return showViews(cmd.Context(), p, args, output) },
@@ -58,7 +66,7 @@ func showViews(ctx context.Context, p *cli.Factory, names []string, output strin
 	}
 	printed, err := p.Print(output, v1alpha1.FleetViewList{TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "FleetViewList"}, Items: append([]v1alpha1.FleetView{}, found...)})
 	if err == nil && !printed {
-		err = viewTables(p, found, output == "wide")
+		err = viewTables(ctx, p, hub, found, output == "wide")
 	}
 	if err != nil {
 		return err
@@ -77,8 +85,8 @@ func invalid(view *v1alpha1.FleetView) string {
 	return ""
 }
 
-// viewTables prints a table of views, and one of the clusters that do not answer.
-func viewTables(p *cli.Factory, found []v1alpha1.FleetView, wide bool) error {
+// viewTables prints a table of views, one of what the fleet index has, and one of the clusters that do not answer.
+func viewTables(ctx context.Context, p *cli.Factory, hub kubernetes.Interface, found []v1alpha1.FleetView, wide bool) error {
 	if len(found) == 0 {
 		fmt.Fprintln(p.Err, "There is no view that you may see.")
 		return nil
@@ -97,7 +105,55 @@ func viewTables(p *cli.Factory, found []v1alpha1.FleetView, wide bool) error {
 	if err := p.PrintTable(t, wide); err != nil {
 		return err
 	}
+	if err := indexedTable(ctx, p, hub, found); err != nil {
+		return err
+	}
 	return unreachableTable(p, found)
+}
+
+// indexedTable prints what the fleet index has for the views that read from it, of the objects that the user may list.
+func indexedTable(ctx context.Context, p *cli.Factory, hub kubernetes.Interface, found []v1alpha1.FleetView) error {
+	progress := p.StartProgress()
+	defer progress.Done()
+	t, isEmpty := cli.NewTable("Indexed View", "Objects", "Away", "Oldest"), true
+	for i := range found {
+		view := &found[i]
+		if view.Spec.Reads != v1alpha1.ReadsIndexed {
+			continue
+		}
+		progress.Doing("counting objects of view " + view.Name)
+		isEmpty = false
+		s, answer := search{view: view.Name}, counted{}
+		if err := s.ask(ctx, hub, url.Values{"countBy": {string(query.Cluster)}}, &answer); err != nil {
+			fmt.Fprintln(p.Err, cli.OneLine(err.Error()))
+			t.Add(view.Name, "<unknown>", "<unknown>", "<unknown>")
+			continue
+		}
+		away, oldest := awayOf(&answer.Basis)
+		t.Add(view.Name, strconv.FormatInt(answer.Total, 10), away, oldest)
+		if less := len(answer.Incomplete) + len(answer.Undecided) + len(answer.Unindexed); less > 0 {
+			fmt.Fprintf(p.Err, "view %s has %s of which the index lacks objects, or does not know what you may see: kubectl clusterproxy search --view=%[1]s --count-by=cluster\n", cli.OneLine(view.Name), cli.Count(less, "cluster"))
+		}
+	}
+	progress.Done()
+	if isEmpty {
+		return nil
+	}
+	fmt.Fprintln(p.Out)
+	return p.PrintTable(t, false)
+}
+
+// awayOf says how many clusters are away, and how long ago the first of them was last heard, as far as the answer names them.
+func awayOf(basis *indexapi.Basis) (away, oldest string) {
+	if len(basis.Away) == 0 {
+		return "0", ""
+	}
+	first := metav1.NewTime(slices.MinFunc(slices.Collect(maps.Values(basis.Away)), time.Time.Compare))
+	more := ""
+	if basis.More > 0 && len(basis.Away) == indexapi.MaxNamed {
+		more = "+"
+	}
+	return strconv.Itoa(len(basis.Away)) + more, ago(&first) + more
 }
 
 // unreachableTable prints the clusters of all views that do not answer, each once.

@@ -16,6 +16,7 @@ import (
 
 	clusterproxy "open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
 	"open-cluster-management.io/cluster-proxy/pkg/apis/proxy/v1alpha1"
+	"open-cluster-management.io/cluster-proxy/pkg/indexapi"
 	"open-cluster-management.io/cluster-proxy/pkg/kubectlplugin/cli"
 	"open-cluster-management.io/cluster-proxy/test/testkit/clitest"
 )
@@ -28,6 +29,8 @@ type viewsHub struct {
 	noList bool
 	// noCRD has the hub know no views at all.
 	noCRD bool
+	// index is what the fleet index counts; nil if there is none.
+	index *indexapi.CountAnswer
 }
 
 func (h viewsHub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -50,6 +53,10 @@ func (h viewsHub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			list.Items = append(list.Items, clusterproxy.Cluster{ObjectMeta: metav1.ObjectMeta{Name: cluster}})
 		}
 		object = list
+	case strings.HasSuffix(r.URL.Path, "/search") && r.URL.RawQuery == "countBy=cluster" && h.index != nil:
+		object = counted{metav1.TypeMeta{APIVersion: clusterproxy.GroupVersion.String(), Kind: "FleetCount"}, *h.index}
+	case strings.HasSuffix(r.URL.Path, "/search"):
+		code, object = 404, status(404, metav1.StatusReasonNotFound, "this hub has no fleet index")
 	case strings.HasSuffix(r.URL.Path, "/selfsubjectaccessreviews"):
 		object = map[string]any{"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "status": map[string]bool{"allowed": true}}
 	case h.noCRD:
@@ -87,6 +94,14 @@ func TestViews(t *testing.T) {
 	stale.Generation = 3
 	broken := clitest.NewView("broken", 0)
 	broken.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionTypeFleetViewValid, Status: metav1.ConditionFalse, Message: "no such set"}}
+	indexed := clitest.NewView("all", 3)
+	indexed.Spec.Reads = v1alpha1.ReadsIndexed
+	behind := indexapi.Basis{Away: map[string]time.Time{"edge-7": since.Time, "edge-8": time.Now()}, Undecided: map[string]string{"edge-9": "no answer"}}
+	manyAway := indexapi.Basis{Away: map[string]time.Time{}, More: 80}
+	for i := range indexapi.MaxNamed {
+		manyAway.Away[fmt.Sprint("edge-", i)] = since.Time
+	}
+	const ofIndexed = "NAME   CLUSTERS   REACHABLE   NAMES   READS\nall    3          3           Plain   Indexed\n"
 	for name, test := range map[string]struct {
 		hub     viewsHub
 		args    []string
@@ -97,6 +112,15 @@ func TestViews(t *testing.T) {
 	}{
 		"all good": {hub: viewsHub{views: []v1alpha1.FleetView{clitest.NewView("all", 3), clitest.NewView("prod", 2)}},
 			out: "NAME   CLUSTERS   REACHABLE   NAMES   READS\nall    3          3           Plain   Live\nprod   2          2           Plain   Live\n"},
+		"indexed": {hub: viewsHub{views: []v1alpha1.FleetView{indexed, clitest.NewView("live", 3)}, index: &indexapi.CountAnswer{Total: 50_213}},
+			out: "NAME   CLUSTERS   REACHABLE   NAMES   READS\nall    3          3           Plain   Indexed\nlive   3          3           Plain   Live\n\nINDEXED VIEW   OBJECTS   AWAY   OLDEST\nall            50213     0      <none>\n"},
+		"indexed, some away": {hub: viewsHub{views: []v1alpha1.FleetView{indexed}, index: &indexapi.CountAnswer{Total: 7, Basis: behind}},
+			out:    ofIndexed + "\nINDEXED VIEW   OBJECTS   AWAY   OLDEST\nall            7         2      2d2h\n",
+			errOut: "view all has 1 cluster of which the index lacks objects, or does not know what you may see: kubectl clusterproxy search --view=all --count-by=cluster\n"},
+		"indexed, many away": {hub: viewsHub{views: []v1alpha1.FleetView{indexed}, index: &indexapi.CountAnswer{Total: 7, Basis: manyAway}},
+			out: ofIndexed + "\nINDEXED VIEW   OBJECTS   AWAY   OLDEST\nall            7         20+    2d2h+\n"},
+		"indexed, and no index": {hub: viewsHub{views: []v1alpha1.FleetView{indexed}},
+			out: ofIndexed + "\nINDEXED VIEW   OBJECTS     AWAY        OLDEST\nall            <unknown>   <unknown>   <unknown>\n", errOut: `searching in view "all": this hub has no fleet index`},
 		"some away": {hub: viewsHub{views: []v1alpha1.FleetView{clitest.NewView("all", 3, away, quiet), clitest.NewView("edge", 0, away)}}, notGood: true,
 			out: "NAME   CLUSTERS   REACHABLE   NAMES   READS\nall    5          3           Plain   Live\nedge   1          0           Plain   Live\n\n" +
 				"NOT ANSWERING   SINCE       REASON             VIEWS\nedge-7          2d2h        NoTunnel           all,edge\n" +
