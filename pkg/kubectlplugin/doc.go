@@ -15,8 +15,8 @@
 // # Files
 //
 //	command.go     Run, and the commands below their headings
+//	views.go       views: FleetViews, their clusters, and what the fleet index has of them
 //	search.go      search: objects of all clusters, in the fleet index
-//	views.go       views: FleetViews and their clusters
 //	services.go    services: what is exposed, and by which URL
 //	whoami.go      whoami: who the user is on a cluster
 //	localproxy.go  proxy: a local port for a cluster or a view

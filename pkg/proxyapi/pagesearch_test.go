@@ -159,7 +159,7 @@ func TestPageSearches(t *testing.T) {
 			p.Press("Enter")
 			p.WaitFor(`document.querySelector('.detail code').textContent === 'kubectl --context fleet get pods/web-7d9f-1@staging-cluster-002 -n shop -o yaml'`)
 
-			// What is markup, or would be more than a name in a shell, stays text.
+			// Markup stays text, and the page offers no command for names that a terminal would take for more.
 			p.Eval(`location.hash = '#search?q=kind:evil'`)
 			p.WaitFor(hitsShown + ` === 1 && document.getElementById('hits').textContent.includes('<script>')`)
 			p.Eval(`document.querySelector('#hits tr[aria-expanded]').click()`)
