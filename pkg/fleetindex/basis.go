@@ -15,17 +15,23 @@ type FeedName struct {
 	Resource feed.Resource
 }
 
+// Searched is a feed in which a query may find rows. Its definition is shared and must not be changed.
+type Searched struct {
+	FeedName
+	Definition *feed.Definition
+}
+
 // Feeds returns those in which a query may find rows, whatever they have and whoever asks.
-func (s *Store) Feeds(ctx context.Context, o SearchOptions) ([]FeedName, error) {
+func (s *Store) Feeds(ctx context.Context, o SearchOptions) ([]Searched, error) {
 	if err := s.directory.refresh(ctx, &s.database); err != nil {
 		return nil, err
 	}
 	places := s.directory.asked(o)
-	names := make([]FeedName, len(places))
+	feeds := make([]Searched, len(places))
 	for i, p := range places {
-		names[i] = FeedName{p.cluster, p.definition.Resource}
+		feeds[i] = Searched{FeedName{p.cluster, p.definition.Resource}, p.definition}
 	}
-	return names, nil
+	return feeds, nil
 }
 
 // maxNamespaces bounds the namespaces of one call of Namespaces.

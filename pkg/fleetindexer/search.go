@@ -19,8 +19,9 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/status"
 )
 
-// maxSearchQuestions bounds the new questions about single namespaces that one search asks.
-const maxSearchQuestions = 500
+// maxSearchQuestions bounds the new questions about single namespaces that one search asks, and maxNamedQuestions those of a
+// search which names the namespaces.
+const maxSearchQuestions, maxNamedQuestions = 500, 5000
 
 // answerSearch answers a SearchRequest.
 func (a *answers) answerSearch(ctx context.Context, w http.ResponseWriter, r *http.Request) error {
@@ -97,6 +98,8 @@ type search struct {
 	caller  *caller
 	// clusters are those that the query can be about and the hub serves, by name.
 	clusters map[string]fleetindex.Cluster
+	// named is how many namespaces the query names.
+	named int
 	// scopes are what the caller may list.
 	scopes map[fleetindex.FeedName]fleetindex.Scope
 	basis  indexapi.Basis
@@ -110,6 +113,7 @@ func (s *search) prepare(ctx context.Context) (o fleetindex.SearchOptions, err e
 	if s.query, err = query.Parse(s.request.Query); err != nil {
 		return o, status.New(http.StatusBadRequest, err.Error())
 	}
+	s.named = namedNamespaces(s.query)
 	if s.request.Limit < 0 {
 		return o, status.New(http.StatusBadRequest, "a search needs no negative limit")
 	}
@@ -140,6 +144,9 @@ func (s *search) prepare(ctx context.Context) (o fleetindex.SearchOptions, err e
 			return o, err
 		}
 	}
+	if err := s.checkKinds(feeds); err != nil {
+		return o, err
+	}
 	return o, s.findBasis(ctx)
 }
 
@@ -147,42 +154,65 @@ func (s *search) rightsOf(cluster string, r feed.Resource) fleetindex.Scope {
 	return s.scopes[fleetindex.FeedName{Cluster: cluster, Resource: r}]
 }
 
-// decide asks about all namespaces, and returns the feeds that the caller may list in some namespaces at most.
-func (s *search) decide(ctx context.Context, feeds []fleetindex.FeedName) map[fleetindex.FeedName]bool {
+// decide asks about all namespaces, and returns the feeds that the caller may list in some namespaces at most. Those of clusters that
+// went before they decided are among them: they may have decided about namespaces.
+func (s *search) decide(ctx context.Context, feeds []fleetindex.Searched) map[fleetindex.FeedName]bool {
 	denied := map[fleetindex.FeedName]bool{}
-	questions := map[string][]feed.Question{}
+	questions, isNamespaced := map[string][]feed.Question{}, map[fleetindex.FeedName]bool{}
 	for _, f := range feeds {
 		questions[f.Cluster] = append(questions[f.Cluster], feed.Question{Resource: f.Resource, Verb: verbList})
+		isNamespaced[f.FeedName] = f.Definition.Namespaced
 	}
 	asked := map[string]*pending{}
 	for name, about := range questions {
 		asked[name] = s.rights.ask(ctx, s.caller, s.clusters[name], about, math.MaxInt)
 	}
+	partly := map[string]int{}
 	for name, p := range asked {
-		isPartly := false
 		for i, v := range p.wait(ctx) {
 			f := fleetindex.FeedName{Cluster: name, Resource: questions[name][i].Resource}
 			switch {
 			case v.isDecided && v.isAllowed:
 				s.scopes[f] = fleetindex.Scope{All: true}
-			case v.isDecided:
-				denied[f], isPartly = true, true
-			default:
+			case v.isDecided && isNamespaced[f]:
+				denied[f] = true
+				partly[name]++
+			case !v.isDecided:
 				s.basis.Undecided[name] = v.undecided()
+				denied[f] = v.isAway && isNamespaced[f]
 			}
 		}
-		if isPartly && !s.namesNamespaces() {
-			s.basis.Partly++
-		}
+	}
+	if !s.findsAllNamed(partly) {
+		s.basis.Partly = len(partly)
 	}
 	return denied
 }
 
-// namesNamespaces reports whether the query is about no more namespaces than are asked about.
-func (s *search) namesNamespaces() bool {
-	return slices.ContainsFunc(s.query.Of(query.Namespace), func(t query.Term) bool {
-		return !t.Not && len(t.Values) <= indexapi.MaxNamespaces && !slices.ContainsFunc(t.Values, query.Value.IsPattern)
-	})
+// findsAllNamed reports whether the query names namespaces, and so few that there is a question for each in each of the
+// feeds, which are counted by cluster. So it does not depend on rows whether something may be missing.
+func (s *search) findsAllNamed(feeds map[string]int) bool {
+	if s.named == 0 {
+		return false
+	}
+	all := 0
+	for _, n := range feeds {
+		if n*s.named > feed.MaxQuestions {
+			return false
+		}
+		all += n * s.named
+	}
+	return all <= maxNamedQuestions
+}
+
+// namedNamespaces returns how many namespaces a query is about; 0 if it does not say, or they are more than are asked about.
+func namedNamespaces(q query.Query) int {
+	for _, t := range q.Of(query.Namespace) {
+		if !t.Not && len(t.Values) <= indexapi.MaxNamespaces && !slices.ContainsFunc(t.Values, query.Value.IsPattern) {
+			return len(t.Values)
+		}
+	}
+	return 0
 }
 
 // decideNamespaces asks about the namespaces that have rows which match, in feeds that the caller may not list in all. The
@@ -208,6 +238,9 @@ func (s *search) decideNamespaces(ctx context.Context, o fleetindex.SearchOption
 		}
 	}
 	left := maxSearchQuestions
+	if s.named > 0 {
+		left = maxNamedQuestions
+	}
 	asked := map[string]*pending{}
 	for _, name := range slices.Sorted(maps.Keys(questions)) {
 		about := questions[name]

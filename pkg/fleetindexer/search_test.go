@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -114,6 +115,40 @@ func TestSearchOfTeam(t *testing.T) {
 	})
 }
 
+// TestPartly wants to be told of what may be missing, and not of what the caller may not see anyway.
+func TestPartly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		f.put(t, "a", printed("shop", "web-0"))
+		if err := f.writers["a"].Define(t.Context(), feed.Definition{Resource: nodes, Version: "v1", Kind: "Node", Columns: []feed.Column{{Name: "Name", Type: "string"}}}); err != nil {
+			t.Fatal(err)
+		}
+		f.clusters.decide["a"] = func(_ string, q feed.Question) feed.Decision { return feed.Decision{Allowed: q.Resource == pods} }
+		if answer := f.search(t, "", "a"); answer.Partly != 0 || len(answer.Hits) != 1 {
+			t.Errorf("objects that are in no namespace are said to be missing from some: %+v", answer)
+		}
+		f.clusters.decide["a"] = only("shop")
+		time.Sleep(freshFor)
+		for text, want := range map[string]int{"": 1, "namespace:s*": 1, "namespace:!kube-system": 1, "namespace:shop": 0, "kind:node": 0} {
+			if answer := f.search(t, text, "a"); answer.Partly != want {
+				t.Errorf("%q: got %d", text, answer.Partly)
+			}
+		}
+	})
+	for _, c := range []struct {
+		named, clusters, feeds int
+		want                   bool
+	}{{0, 1, 1, false}, {1, 5000, 1, true}, {1, 5001, 1, false}, {50, 1, 10, true}, {50, 1, 11, false}, {3, 100, 9, true}, {3, 1000, 9, false}} {
+		s, feeds := search{named: c.named}, map[string]int{}
+		for i := range c.clusters {
+			feeds[fmt.Sprint(i)] = c.feeds
+		}
+		if got := s.findsAllNamed(feeds); got != c.want {
+			t.Errorf("%+v: got %t", c, got)
+		}
+	}
+}
+
 // TestSearchSaysNothing adds rows that the caller may not see, and wants the same answers.
 func TestSearchSaysNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -151,6 +186,60 @@ func TestSearchSaysNothing(t *testing.T) {
 			if len(asked) > indexapi.MaxNamespaces+2 {
 				t.Errorf("cluster %s was asked about %d namespaces", cluster, len(asked))
 			}
+		}
+	})
+}
+
+// TestKindsThatAreNotIndexed searches for kinds. The index of the fixture has nodes and pods; a cluster says that nodes are of kind Machine.
+func TestKindsThatAreNotIndexed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		f.resources = append(f.resources, feed.Resource{Group: "networking.k8s.io", Resource: "networkpolicies"}, feed.Resource{Resource: "endpoints"})
+		f.put(t, "a", printed("shop", "web-0"))
+		f.put(t, "b")
+		machine := feed.Definition{Resource: nodes, Version: "v1", Kind: "Machine", Columns: []feed.Column{{Name: "Name", Type: "string"}}}
+		if err := f.writers["b"].Define(t.Context(), machine); err != nil {
+			t.Fatal(err)
+		}
+		refused := func(path, text string, clusters ...string) string {
+			request := indexapi.SearchRequest{Caller: jane, Query: text, Clusters: asked(clusters...)}
+			var w *httptest.ResponseRecorder
+			if w = f.post(t, path, request); path == indexapi.CountPath {
+				w = f.post(t, path, indexapi.CountRequest{SearchRequest: request, By: []string{"cluster"}})
+			}
+			if w.Code == http.StatusOK {
+				return ""
+			}
+			return fmt.Sprint(w.Code, " ", w.Body)
+		}
+		const known = "kind:%s names nothing that is in the fleet index, which has nodes, pods, networkpolicies.networking.k8s.io, endpoints: ask the clusters"
+		for _, path := range []string{indexapi.SearchPath, indexapi.CountPath} {
+			for text, unknown := range map[string]string{
+				"kind:secret": "secret", "kind:Secrets web": "Secrets", "kind:pod,secret": "secret", "kind:pdo": "pdo", "kind:secret*": "secret*", "kind:pods.apps": "pods.apps",
+				"kind:pod": "", "kind:Pods": "", "kind:p*": "", "kind:node": "", "kind:NetworkPolicy": "", "kind:*policy": "", "kind:networkpolicies.networking.k8s.io": "", "kind:endpoints": "",
+				"kind:!secret": "", "secret": "", "kind:machine": "", "kind:mach*": "",
+			} {
+				got := refused(path, text, "a", "b")
+				if unknown == "" && got != "" || unknown != "" && (!strings.HasPrefix(got, "400 ") || !strings.Contains(got, fmt.Sprintf(known, unknown))) {
+					t.Errorf("%s %s: got %q", path, text, got)
+				}
+			}
+		}
+		// A kind that only a cluster has said is known to those who may list it there, whether there are any or not.
+		unknown := refused(indexapi.SearchPath, "kind:machine", "a")
+		if unknown == "" {
+			t.Error("a cluster that was not asked about told of its kinds")
+		}
+		f.clusters.decide["b"] = deny
+		time.Sleep(freshFor)
+		if got := refused(indexapi.SearchPath, "kind:machine", "a", "b"); got != unknown {
+			t.Errorf("one who may not list them got %q, want %q", got, unknown)
+		}
+		for i := range 2 * namedResources {
+			f.resources = append(f.resources, feed.Resource{Group: "example.com", Resource: fmt.Sprint("r", i)})
+		}
+		if got := refused(indexapi.SearchPath, "kind:secret", "a"); !strings.Contains(got, "r15.example.com and 24 more") {
+			t.Errorf("got %q", got)
 		}
 	})
 }

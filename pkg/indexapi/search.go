@@ -57,8 +57,8 @@ type Basis struct {
 	Undecided map[string]string `json:"undecided,omitempty"`
 	// Unindexed says of clusters why the index has nothing of them.
 	Unindexed map[string]string `json:"unindexed,omitempty"`
-	// Partly counts the clusters in which the caller may not list all namespaces. Of each, rows are found in at most
-	// MaxNamespaces namespaces that the caller may list, unless the query names the namespaces. It does not depend on rows.
+	// Partly counts the clusters in which the caller may not list all namespaces, and rows in others may be missing: a search asks
+	// about so many only. It is 0 if the query names namespaces, and so few that all are asked about. It does not depend on rows.
 	Partly int `json:"partly,omitempty"`
 	// More counts the clusters beyond those that are named; of each map at most MaxNamed are.
 	More int `json:"more,omitempty"`

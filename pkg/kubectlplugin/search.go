@@ -170,7 +170,7 @@ func (s *search) show(p *cli.Factory, answer *found) error {
 		}
 	}
 	if len(answer.Hits) == 0 {
-		fmt.Fprintln(p.Err, "No resources found")
+		fmt.Fprintln(p.Err, "No resources found in the fleet index")
 		return nil
 	}
 	if s.output == "name" {
@@ -219,7 +219,7 @@ func (s *search) showCounts(p *cli.Factory, answer *counted) error {
 		return err
 	}
 	if answer.Total == 0 {
-		fmt.Fprintln(p.Err, "No resources found")
+		fmt.Fprintln(p.Err, "No resources found in the fleet index")
 		return nil
 	}
 	t := cli.NewTable(append(strings.Split(s.countBy, ","), "Count")...)
@@ -250,7 +250,7 @@ func warnOf(p *cli.Factory, basis *indexapi.Basis) {
 		what, effect string
 	}{
 		{basis.Incomplete, "is incomplete in the fleet index", "some of its objects are not found"},
-		{basis.Undecided, "could not decide what you may see", "its objects are not shown"},
+		{basis.Undecided, "could not decide what you may see", "objects of it are not shown"},
 		{basis.Unindexed, "is not in the fleet index", "its objects are not found"},
 	} {
 		for _, name := range slices.Sorted(maps.Keys(of.why)) {
@@ -258,7 +258,7 @@ func warnOf(p *cli.Factory, basis *indexapi.Basis) {
 		}
 	}
 	if basis.Partly > 0 {
-		warn("you may not list all namespaces of %s; objects of at most %d namespaces of each are found, unless the query names them", cli.Count(basis.Partly, "cluster"), indexapi.MaxNamespaces)
+		warn("in %s you may list some namespaces at most; objects in them may be missing: name the namespaces, as in namespace:a,b, and few clusters", cli.Count(basis.Partly, "cluster"))
 	}
 	if basis.More > 0 {
 		warn("%s more: the answer says so of their objects too", cli.Count(basis.More, "cluster"))
