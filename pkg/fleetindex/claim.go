@@ -93,6 +93,9 @@ func (w *Writer) find(ctx context.Context, tx *transaction, c Cluster) error {
 	if err := tx.deleteFeeds(ctx, `cluster = ?`, w.id); err != nil {
 		return err
 	}
+	if err := tx.forgetDecisions(ctx, Cluster{c.Name, uid}); err != nil {
+		return err
+	}
 	_, err = tx.exec(ctx, `UPDATE cluster SET uid = ?, heard = 0, changed = ? WHERE id = ?`, c.UID, w.epoch, w.id)
 	return err
 }
@@ -324,6 +327,9 @@ func (s *Store) Remove(ctx context.Context, c Cluster) error {
 			return err
 		}
 		if err := tx.deleteFeeds(ctx, `cluster = ?`, id); err != nil {
+			return err
+		}
+		if err := tx.forgetDecisions(ctx, c); err != nil {
 			return err
 		}
 		_, err = tx.exec(ctx, `UPDATE meta SET value = value + 1 WHERE name = ?`, metaRemovals)

@@ -61,9 +61,36 @@ type transaction struct {
 	prepared map[string]*sql.Stmt
 }
 
+// beginner is a pool of connections, or one of them.
+type beginner interface {
+	BeginTx(ctx context.Context, o *sql.TxOptions) (*sql.Tx, error)
+}
+
 // write runs f in a transaction, which is committed if f returns no error.
 func (db *database) write(ctx context.Context, f func(*transaction) error) error {
-	tx, err := db.writes.BeginTx(ctx, nil)
+	return db.writeOn(ctx, db.writes, f)
+}
+
+// writeDurably is write, and what was committed is on the disk when it returns.
+func (db *database) writeDurably(ctx context.Context, f func(*transaction) error) error {
+	if db.dialect.durable == "" {
+		return db.write(ctx, f)
+	}
+	conn, err := db.writes.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if _, err := conn.ExecContext(ctx, db.dialect.durable); err != nil {
+		return err
+	}
+	err = db.writeOn(ctx, conn, f)
+	_, again := conn.ExecContext(context.WithoutCancel(ctx), db.dialect.relaxed)
+	return errors.Join(err, again)
+}
+
+func (db *database) writeOn(ctx context.Context, on beginner, f func(*transaction) error) error {
+	tx, err := on.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,8 @@ type dialect struct {
 	schema [][]string
 	// migrating keeps other processes from migrating at the same time.
 	migrating string
+	// durable has the commits of a connection wait for the disk, and relaxed ends that. PostgreSQL waits for it always.
+	durable, relaxed string
 	// size reads how many bytes the database has.
 	size string
 	// numbered says that arguments are written $1, $2.
@@ -32,7 +34,7 @@ type dialect struct {
 }
 
 var sqlite = dialect{
-	schema: sqliteSchema, size: "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size",
+	schema: sqliteSchema, durable: "PRAGMA synchronous=FULL", relaxed: "PRAGMA synchronous=NORMAL", size: "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size",
 	docs: "words w CROSS JOIN object r ON r.id = w.rowid", docID: "w.rowid", docMatch: "w.words MATCH ?", docsOnly: "words w", docFeed: "w.rowid >> 32",
 	like: `%s LIKE ? ESCAPE '\'`, equal: "%s = ? COLLATE NOCASE", contains: "instr(%s, ?) > 0", sameContent: "content = ?",
 	match: matchFTS5,

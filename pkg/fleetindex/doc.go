@@ -35,6 +35,17 @@
 //
 // After a break, Have says what the store has, for the agent to send what differs.
 //
+// # Decisions
+//
+// Who may list what is up to clusters, which cannot be asked while they are away. The store keeps what each allowed last, as the
+// digest of who asks what: whoever reads the store can try out names, and does not read them. A cluster's name and UID are one digest
+// too, so another cluster with the name has no decision.
+//
+// Keep may come late, and not at all: less is shown then. TakeBack must not: it is on the disk, also with SQLite, when it returns, and the store
+// knows of it for a minute, longer than any Keep of what was allowed before is late (MaxDecisionAge). Of two answers that
+// were asked for within ClockSkew the refusal counts, because the clocks of replicas may differ by that. A store that is
+// put back from a copy has the decisions of then, which stand for as long as any.
+//
 // # Questions
 //
 // Rights are a function from cluster and resource to namespaces, and are asked before anything is read. The
@@ -76,6 +87,7 @@
 //	apply.go      changes of rows
 //	document.go   the words and labels of a row, as the engines take them
 //	claim.go      writers: feeds, fencing
+//	decision.go   what clusters decided about callers
 //	store.go      the store
 //	token.go      continue tokens
 //	directory.go  clusters, and which of them have which feeds; numbers of rows

@@ -18,6 +18,10 @@ var sqliteSchema = [][]string{{
 	`CREATE INDEX object_status ON object (status, feed)`,
 	// The words come in small letters with spaces between them. | keeps phrases from going across fields.
 	`CREATE VIRTUAL TABLE words USING fts5 (content, labels, images, content='', contentless_delete=1, tokenize="ascii tokenchars '|'")`,
+}, {
+	`CREATE TABLE decision (question BLOB NOT NULL, cluster BLOB NOT NULL, at INTEGER NOT NULL, allowed INTEGER NOT NULL, PRIMARY KEY (question, cluster)) WITHOUT ROWID`,
+	`CREATE INDEX decision_cluster ON decision (cluster)`,
+	`CREATE INDEX decision_at ON decision (allowed, at)`,
 }}
 
 var postgresSchema = [][]string{{
@@ -35,6 +39,10 @@ var postgresSchema = [][]string{{
 	`CREATE UNIQUE INDEX object_key ON object (feed, namespace, name)`,
 	`CREATE INDEX object_status ON object (lower(status), feed)`,
 	`CREATE INDEX object_words ON object USING gin (words)`,
+}, {
+	`CREATE TABLE decision (question BYTEA NOT NULL, cluster BYTEA NOT NULL, at BIGINT NOT NULL, allowed BIGINT NOT NULL, PRIMARY KEY (question, cluster))`,
+	`CREATE INDEX decision_cluster ON decision (cluster)`,
+	`CREATE INDEX decision_at ON decision (allowed, at)`,
 }}
 
 // metaSchema makes the table that says which version the schema has.

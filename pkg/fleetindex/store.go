@@ -52,6 +52,9 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	return s, nil
 }
 
+// IsShared reports whether other processes may use the store.
+func (s *Store) IsShared() bool { return s.reads == s.writes }
+
 // Size returns how many bytes the store has, those that are free within it included.
 func (s *Store) Size(ctx context.Context) (bytes int64, err error) {
 	if err := s.reads.QueryRowContext(ctx, s.dialect.size).Scan(&bytes); err != nil {

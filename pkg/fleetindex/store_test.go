@@ -2,6 +2,7 @@ package fleetindex
 
 import (
 	"context"
+	"errors"
 	"os"
 	"strings"
 	"testing"
@@ -37,8 +38,38 @@ func TestSchemas(t *testing.T) {
 			t.Errorf("the later schema has %d rows, %v", n, err)
 		}
 		_, err = Open(t.Context(), Options{Location: string(at)})
-		if err == nil || !strings.Contains(err.Error(), "schema 2, and this release knows 1") {
+		if err == nil || !strings.Contains(err.Error(), "schema 3, and this release knows 2") {
 			t.Errorf("a later schema: got %v", err)
+		}
+	})
+}
+
+// TestOldSchema opens a store of the first release.
+func TestOldSchema(t *testing.T) {
+	eachEngine(t, func(t *testing.T, at location) {
+		db, err := newDatabase(string(at), 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		first := *db.dialect
+		first.schema, db.dialect = first.schema[:1], &first
+		_, err = db.migrate(t.Context())
+		if err == nil {
+			_, err = db.writes.ExecContext(t.Context(), `INSERT INTO cluster (id, name, uid, epoch, heard, changed) VALUES (1, 'a', 'uid-a', 0, 0, 0)`)
+		}
+		if err := errors.Join(err, db.writes.Close(), db.reads.Close()); err != nil {
+			t.Fatal(err)
+		}
+		s, q := at.open(t, Options{}), NewDigest([]byte("q"))
+		kept := Decision{q, Cluster{"a", "uid-a"}, now2023}
+		if err := s.Keep(t.Context(), []Decision{kept}); err != nil {
+			t.Fatal(err)
+		}
+		if found, err := s.Decisions(t.Context(), []Digest{q}); err != nil || !found[q].Of(kept.Cluster).IsAllowed {
+			t.Errorf("got %v, %v", found, err)
+		}
+		if got := all(t, s); len(got) != 1 || got[0].Cluster != kept.Cluster {
+			t.Errorf("got clusters %v", got)
 		}
 	})
 }

@@ -80,11 +80,23 @@ type fixture struct {
 // newFixture returns an index whose clusters have rows that are current.
 func newFixture(t testing.TB) *fixture {
 	t.Helper()
-	s, _ := newTestShared(t, fleetindex.Options{})
+	return newFixtureAt(t, "")
+}
+
+// newFixtureAt is newFixture with the store at a location.
+func newFixtureAt(t testing.TB, location string) *fixture {
+	t.Helper()
+	s, _ := newTestShared(t, fleetindex.Options{Location: location})
 	f := &fixture{hub: &fakeHub{clusters: map[string]string{}}, writers: map[string]*fleetindex.Writer{},
 		clusters: &fakeClusters{decide: map[string]func(string, feed.Question) feed.Decision{}, fails: map[string]error{}, slow: map[string]time.Duration{}, reviews: map[string]int{}}}
-	f.answers = newAnswers(s, f.hub, newRights(f.clusters, f.hub.UID, 24*time.Hour, s.metrics))
+	f.answers = newAnswers(s, f.hub, newRights(f.clusters, f.hub.UID, 24*time.Hour, s))
 	return f
+}
+
+// another is another process with the same store: a replica, or the next one if this one was killed.
+func (f *fixture) another() *fixture {
+	s := newShared(nil, f.store, f.resources, f.metrics)
+	return &fixture{answers: newAnswers(s, f.hub, newRights(f.clusters, f.hub.UID, f.rights.staleFor, s)), clusters: f.clusters, hub: f.hub, writers: f.writers}
 }
 
 // put gives a cluster pods that are all there.
@@ -164,7 +176,10 @@ type answeredTable struct {
 // tables asks for pods of clusters as jane.
 func (f *fixture) tables(t testing.TB, q indexapi.TablesRequest) (all []answeredTable) {
 	t.Helper()
-	q.Caller, q.Version = jane, "v1"
+	q.Version = "v1"
+	if q.Caller.Name == "" {
+		q.Caller = jane
+	}
 	if q.Resource.Resource == "" {
 		q.Resource = pods
 	}
@@ -197,7 +212,12 @@ func (f *fixture) tables(t testing.TB, q indexapi.TablesRequest) (all []answered
 // shown says in short what is shown of one cluster's pods: the names, or why there are none.
 func (f *fixture) shown(t testing.TB, cluster string) string {
 	t.Helper()
-	one := f.tables(t, indexapi.TablesRequest{Clusters: asked(cluster), Metadata: true})[0]
+	return f.shownTo(t, jane, cluster)
+}
+
+func (f *fixture) shownTo(t testing.TB, as indexapi.Caller, cluster string) string {
+	t.Helper()
+	one := f.tables(t, indexapi.TablesRequest{Caller: as, Clusters: asked(cluster), Metadata: true})[0]
 	switch {
 	case one.Forbidden != "":
 		return "forbidden"

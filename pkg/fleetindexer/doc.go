@@ -38,10 +38,16 @@
 // A cluster is away if a question to it found no agent (agentclient.IsAway) within the last 10 s. While it is, the last
 // decision that it gave stands for --stale-rights-seconds, and rows are said to be as of the time at which it was
 // last heard. A refusal to decide (403: the owner's policy, or a user who may not ask) takes an earlier decision back; a
-// failure does not. Decisions are in memory: after a restart, or at another replica, clusters that are away show nothing.
+// failure does not.
+//
+// The store keeps what clusters allowed, for all replicas and after a restart: at most 1,000,000 decisions, the oldest go. It learns of them every
+// 10 s, off the way of requests, and again after 5 minutes. What a cluster does not allow is taken back in the store, if that may
+// have it, before anybody is told; if that fails, the cluster counts as undecided. So a right that somebody was told to have
+// lost does not come back, whatever fails. While a cluster is away, the store is read every 5 s, and nothing older than
+// 30 s counts that is not in it.
 //
 // A search asks about all namespaces first, and where that is denied, about the namespaces that have hits: at most 50 of a
-// cluster, and 500 questions in all that are new. Its answer says no more of that than
+// cluster, and 500 questions in all that are new, or 5,000 if the query names the namespaces. Its answer says no more of that than
 // rights do, and nothing of rows that the caller may not see; its time may depend on how many namespaces are asked about.
 //
 // # What is answered
@@ -96,7 +102,10 @@
 //	tables.go    answers lists
 //	table.go     writes a Table as a kube-apiserver does
 //	answers.go   what answers share: the clusters that a request is about
-//	rights.go    what callers may list
+//	kinds.go     refuses searches for kinds that are not indexed
+//	rights.go    what callers may list: asks clusters
+//	verdict.go   what is known of a right
+//	kept.go      decisions in the store
 //	fleet.go     followers of all clusters, removals, metrics of all
 //	follower.go  one cluster: claims, streams, pauses
 //	stream.go    one stream: what the store has, and what is applied

@@ -115,7 +115,9 @@ func (s *fakeStream) hasEnded() bool {
 // newTestShared returns what followers share, with an empty store.
 func newTestShared(t testing.TB, o fleetindex.Options) (*shared, *fakeAgents) {
 	t.Helper()
-	o.Location = filepath.Join(t.TempDir(), "index.db")
+	if o.Location == "" {
+		o.Location = filepath.Join(t.TempDir(), "index.db")
+	}
 	store, err := fleetindex.Open(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)

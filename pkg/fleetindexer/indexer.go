@@ -75,7 +75,7 @@ func (x *Indexer) Run(ctx context.Context) error {
 	agents := agentclient.New(agentclient.Options{Dial: dialer.DialContext, TLS: x.inner.ClientConfig, Admission: watched, Metrics: x.metrics.agents()})
 	watched.OnGone(agents.Evict)
 	everything := newShared(tunnelAgents{agents}, store, x.options.indexed(), x.metrics)
-	rights := newRights(tunnelAgents{agents}, watched.UID, time.Duration(x.options.StaleRightsSeconds)*time.Second, x.metrics)
+	rights := newRights(tunnelAgents{agents}, watched.UID, time.Duration(x.options.StaleRightsSeconds)*time.Second, everything)
 	port := newAnswers(everything, watched, rights)
 	listener, err := net.Listen("tcp", net.JoinHostPort(x.options.BindAddress, strconv.Itoa(x.options.Port)))
 	if err != nil {
@@ -83,7 +83,7 @@ func (x *Indexer) Run(ctx context.Context) error {
 	}
 	f := &fleet{shared: everything, hub: watched,
 		owns: func(string) bool { return true }, following: map[string]*followed{}}
-	background := []func(context.Context) error{watched.Run, x.proxy.Run, x.inner.Run, x.health.Run,
+	background := []func(context.Context) error{watched.Run, x.proxy.Run, x.inner.Run, x.health.Run, rights.run,
 		func(ctx context.Context) error { return port.serve(ctx, x.proxy, listener) },
 		func(ctx context.Context) error {
 			return agents.Recheck(ctx, func(c *pki.Certificate) error { return x.inner.Recheck(c, time.Now()) })

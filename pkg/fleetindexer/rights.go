@@ -1,7 +1,6 @@
 package fleetindexer
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -28,7 +27,7 @@ const (
 	reviewTimeout = 8 * time.Second
 	// reviewsAtOnce bounds the reviews that are under way.
 	reviewsAtOnce = 512
-	// maxKnown bounds the decisions that are remembered, at some 60 bytes each. sheetSize is how many a sheet counts
+	// maxKnown bounds the decisions that are remembered, at some 70 bytes each. sheetSize is how many a sheet counts
 	// for besides those on it.
 	maxKnown, sheetSize = 1_000_000, 8
 	// verbList is the verb that is asked about.
@@ -43,16 +42,18 @@ type rights struct {
 	// staleFor is how long the last decision of a cluster stands while it is away.
 	staleFor time.Duration
 	metrics  *metrics
-	asking   slots
-	sheets   *bounded.Sized[sheetKey, *sheet]
+	kept     keeper
+	// asking bounds reviews, and lookingUp reads of decisions.
+	asking, lookingUp slots
+	sheets            *bounded.Sized[sheetKey, *sheet]
 
 	mu       sync.Mutex // of what sheets have, and of the below
 	flights  map[flightKey]*flight
 	failures map[fleetindex.Cluster]failure
 }
 
-func newRights(r reviewers, uid func(string) string, staleFor time.Duration, m *metrics) *rights {
-	return &rights{reviewers: r, uid: uid, staleFor: staleFor, metrics: m, asking: make(slots, reviewsAtOnce),
+func newRights(r reviewers, uid func(string) string, staleFor time.Duration, s *shared) *rights {
+	return &rights{reviewers: r, uid: uid, staleFor: staleFor, metrics: s.metrics, kept: keeper{shared: s, isReplica: s.store.IsShared()}, asking: make(slots, reviewsAtOnce), lookingUp: make(slots, 1),
 		sheets: bounded.NewSized[sheetKey, *sheet](maxKnown), flights: map[flightKey]*flight{}, failures: map[fleetindex.Cluster]failure{}}
 }
 
@@ -78,17 +79,22 @@ func newCaller(c indexapi.Caller) (*caller, error) {
 // sheet has the decisions of clusters on one question of one caller.
 type sheet struct {
 	decisions map[unique.Handle[fleetindex.Cluster]]decision
+	// kept are those of the store, and lookedUp is when it was read; the zero time if it was not.
+	kept     fleetindex.LastDecisions
+	lookedUp time.Time
 }
+
+func (s *sheet) size() int64 { return int64(len(s.decisions) + len(s.kept) + sheetSize) }
 
 type sheetKey struct {
 	caller   [sha256.Size]byte
 	question feed.Question
 }
 
-// decision is the last one of a cluster. at and failed are when it was asked for, and when the cluster last could
-// not decide, in nanoseconds since 1970; 0 is never.
+// decision is the last one of a cluster. at, failed and kept are when it was asked for, when the cluster last could
+// not decide, and when the decision was asked for that was given to the store; in nanoseconds since 1970, 0 is never.
 type decision struct {
-	at, failed int64
+	at, failed, kept int64
 	// isRefused says that the cluster refuses to decide.
 	isAllowed, isRefused bool
 	// reason is why the cluster refuses, or could not decide.
@@ -104,8 +110,9 @@ type failure struct {
 
 // flight is a review that is under way, for all that wait for its decisions.
 type flight struct {
-	// late is closed when nobody waits any longer, and done when there are decisions, or none.
+	// late is closed when nobody waits any longer, and done when there are decisions, or none. timer closes late, if it runs.
 	late, done chan struct{}
+	timer      *time.Timer
 	reason     string // after done, why it was not asked
 }
 
@@ -159,15 +166,9 @@ func (r *rights) ask(ctx context.Context, as *caller, c fleetindex.Cluster, ques
 func (r *rights) fly(ctx context.Context, key flightKey, f *flight, as *caller, questions []feed.Question) {
 	defer close(f.done)
 	decisions, at, err := r.review(ctx, f, key.cluster.Name, as.user, questions)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.flights, key)
-	switch {
-	case at.IsZero():
-		f.reason = "more questions are asked than clusters answer; try again"
-		return
-	case r.uid(key.cluster.Name) != key.cluster.UID:
-		return // it was another cluster that decided
+	isAsked, isSame := !at.IsZero(), r.uid(key.cluster.Name) == key.cluster.UID
+	if f.timer != nil {
+		defer f.timer.Stop()
 	}
 	if refuses(err) {
 		decisions = make([]feed.Decision, len(questions))
@@ -175,6 +176,19 @@ func (r *rights) fly(ctx context.Context, key flightKey, f *flight, as *caller, 
 			decisions[i] = feed.Decision{Undecided: err.Error(), Refused: true}
 		}
 		err = nil
+	}
+	if err == nil && isAsked && isSame {
+		r.takeBack(ctx, as, key.cluster, questions, decisions, at)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.flights, key)
+	switch {
+	case !isAsked:
+		f.reason = "more questions are asked than clusters answer; try again"
+		return
+	case !isSame:
+		return // it was another cluster that decided
 	}
 	if err != nil {
 		if len(r.failures) >= indexapi.MaxClusters {
@@ -197,86 +211,12 @@ func (r *rights) review(ctx context.Context, f *flight, cluster string, as user.
 		return nil, time.Time{}, err
 	}
 	defer r.asking.release()
-	late := time.AfterFunc(decisionTimeout, func() { close(f.late) })
-	defer late.Stop()
+	f.timer = time.AfterFunc(decisionTimeout, func() { close(f.late) })
 	ctx, end := context.WithTimeout(ctx, reviewTimeout)
 	defer end()
 	at := time.Now()
 	decisions, err := r.reviewers.review(ctx, cluster, as, &feed.Review{Questions: questions})
 	return decisions, at, err
-}
-
-// wait returns what the caller may do, question by question.
-func (p *pending) wait(ctx context.Context) []verdict {
-	reason := "it was not asked"
-	if p.flight != nil {
-		select {
-		case <-p.flight.done:
-			reason = p.flight.reason
-		case <-p.flight.late:
-			reason = "it did not decide within " + decisionTimeout.String()
-		case <-ctx.Done():
-			reason = "the request has ended"
-		}
-	}
-	now := time.Now()
-	verdicts := make([]verdict, len(p.questions))
-	p.rights.mu.Lock()
-	defer p.rights.mu.Unlock()
-	failed, hasFailed := p.rights.failedLocked(p.cluster, now)
-	for i, q := range p.questions {
-		d := p.rights.knownLocked(p.caller, p.cluster, q)
-		v := &verdicts[i]
-		switch {
-		case d.isFresh(now):
-			*v = verdict{isAllowed: d.isAllowed, isDecided: !d.isRefused, reason: d.reason}
-		case hasFailed && failed.isAway && d.at != 0 && now.Sub(time.Unix(0, d.at)) <= p.rights.staleFor:
-			*v = verdict{isAllowed: d.isAllowed, isDecided: !d.isRefused, reason: d.reason, isStale: true, isAway: true}
-		case hasFailed:
-			*v = verdict{isAway: failed.isAway, reason: failed.reason}
-		case d.hasFailed(now):
-			v.reason = d.reason
-		default:
-			v.reason = cmp.Or(reason, "it has not decided")
-		}
-	}
-	p.count(verdicts)
-	return verdicts
-}
-
-// verdict is what is known of a right.
-type verdict struct {
-	isAllowed, isDecided bool
-	// isAway says that the cluster cannot be asked, and isStale that it decided before that.
-	isAway, isStale bool
-	// reason is why it is not decided.
-	reason string
-}
-
-// undecided says why the caller's right is not known, if it is not.
-func (v verdict) undecided() string {
-	switch {
-	case v.isDecided:
-		return ""
-	case v.isAway:
-		return feed.CutText("it is away, and had not decided what the caller may list: " + v.reason)
-	}
-	return feed.CutText("it has not decided what the caller may list: " + v.reason)
-}
-
-// count counts decisions that were not asked for.
-func (p *pending) count(verdicts []verdict) {
-	remembered, stale := -p.asked, 0
-	for _, v := range verdicts {
-		switch {
-		case v.isStale:
-			stale++
-		case v.isDecided:
-			remembered++
-		}
-	}
-	p.rights.metrics.decisions.WithLabelValues(decisionRemembered).Add(float64(max(0, remembered)))
-	p.rights.metrics.decisions.WithLabelValues(decisionStale).Add(float64(stale))
 }
 
 // failedLocked returns why a cluster could not be asked lately.
@@ -299,21 +239,35 @@ func (r *rights) knownLocked(as *caller, c fleetindex.Cluster, q feed.Question) 
 func (r *rights) rememberLocked(as *caller, c fleetindex.Cluster, q feed.Question, d feed.Decision, at time.Time) {
 	delete(r.failures, c)
 	key := sheetKey{as.key, q}
-	s, ok := r.sheets.Get(key)
-	if !ok {
-		s = &sheet{map[unique.Handle[fleetindex.Cluster]]decision{}}
-	}
+	s := r.sheetLocked(key)
 	one := s.decisions[unique.Make(c)]
 	switch {
+	case one.at > at.UnixNano():
+		return // it was asked again, and decided sooner
 	case d.Undecided == "":
-		one = decision{at: at.UnixNano(), isAllowed: d.Allowed}
+		kept := one.kept
+		if one = (decision{at: at.UnixNano(), isAllowed: d.Allowed}); d.Allowed && r.staleFor > 0 {
+			if one.kept = kept; kept == 0 || at.Sub(time.Unix(0, kept)) >= min(keepAgainAfter, r.staleFor/10) {
+				one.kept = one.at
+				r.kept.allow(keptKey{key, c}, at)
+			}
+		}
 	case d.Refused:
-		one = decision{at: at.UnixNano(), isRefused: true, reason: feed.CutText(d.Undecided)}
+		// It may be one that could not be written: the store may still have what was allowed.
+		one = decision{at: at.UnixNano(), kept: one.kept, isRefused: true, reason: feed.CutText(d.Undecided)}
 	default:
 		one.failed, one.reason = at.UnixNano(), feed.CutText(d.Undecided)
 	}
 	s.decisions[unique.Make(c)] = one
-	r.sheets.Put(key, s, int64(len(s.decisions)+sheetSize))
+	r.sheets.Put(key, s, s.size())
+}
+
+// sheetLocked returns a sheet, which may be a new one that is not remembered yet.
+func (r *rights) sheetLocked(key sheetKey) *sheet {
+	if s, ok := r.sheets.Get(key); ok {
+		return s
+	}
+	return &sheet{decisions: map[unique.Handle[fleetindex.Cluster]]decision{}}
 }
 
 func (d decision) isFresh(now time.Time) bool {

@@ -79,6 +79,7 @@ func TestRightsWhileAway(t *testing.T) {
 				if got := f.shown(t, "a"); got != "web-0" {
 					t.Fatalf("got %q", got)
 				}
+				f.rights.kept.write(t.Context())
 				c.then(f)
 				time.Sleep(freshFor)
 				f.shown(t, "a")

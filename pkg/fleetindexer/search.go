@@ -179,7 +179,9 @@ func (s *search) decide(ctx context.Context, feeds []fleetindex.Searched) map[fl
 				partly[name]++
 			case !v.isDecided:
 				s.basis.Undecided[name] = v.undecided()
-				denied[f] = v.isAway && isNamespaced[f]
+				if v.isAway && isNamespaced[f] {
+					denied[f] = true
+				}
 			}
 		}
 	}

@@ -26,7 +26,12 @@ func only(namespace string) func(string, feed.Question) feed.Decision {
 
 func (f *fixture) search(t *testing.T, text string, clusters ...string) indexapi.SearchAnswer {
 	t.Helper()
-	w := f.post(t, indexapi.SearchPath, indexapi.SearchRequest{Caller: jane, Query: text, Clusters: asked(clusters...)})
+	return f.searchAs(t, jane, text, clusters...)
+}
+
+func (f *fixture) searchAs(t *testing.T, as indexapi.Caller, text string, clusters ...string) indexapi.SearchAnswer {
+	t.Helper()
+	w := f.post(t, indexapi.SearchPath, indexapi.SearchRequest{Caller: as, Query: text, Clusters: asked(clusters...)})
 	var answer indexapi.SearchAnswer
 	if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil || w.Code != http.StatusOK {
 		t.Fatal(w.Code, w.Body, err)
@@ -36,7 +41,12 @@ func (f *fixture) search(t *testing.T, text string, clusters ...string) indexapi
 
 func (f *fixture) count(t *testing.T, text string, clusters ...string) indexapi.CountAnswer {
 	t.Helper()
-	w := f.post(t, indexapi.CountPath, indexapi.CountRequest{SearchRequest: indexapi.SearchRequest{Caller: jane, Query: text, Clusters: asked(clusters...)}, By: []string{"cluster", "namespace"}})
+	return f.countAs(t, jane, text, clusters...)
+}
+
+func (f *fixture) countAs(t *testing.T, as indexapi.Caller, text string, clusters ...string) indexapi.CountAnswer {
+	t.Helper()
+	w := f.post(t, indexapi.CountPath, indexapi.CountRequest{SearchRequest: indexapi.SearchRequest{Caller: as, Query: text, Clusters: asked(clusters...)}, By: []string{"cluster", "namespace"}})
 	var answer indexapi.CountAnswer
 	if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil || w.Code != http.StatusOK {
 		t.Fatal(w.Code, w.Body, err)
@@ -80,6 +90,7 @@ func TestSearchOfTeam(t *testing.T) {
 		all := slices.Sorted(maps.Keys(f.hub.clusters))
 		f.clusters.decide["part"], f.clusters.decide["away"], f.clusters.decide["none"] = only("shop"), only("shop"), deny
 		f.search(t, "web", "away")
+		f.rights.kept.write(t.Context())
 		// One goes after it has decided, and one that was never asked.
 		f.clusters.fails["away"], f.clusters.fails["left"], f.clusters.fails["unsure"] = errAway, errAway, errors500{}
 		time.Sleep(time.Minute)
