@@ -269,3 +269,51 @@ func TestResume(t *testing.T) {
 		}
 	})
 }
+
+// TestDefinitionsGo changes what a resource is like, over and over.
+func TestDefinitionsGo(t *testing.T) {
+	eachEngine(t, func(t *testing.T, at location) {
+		s := at.open(t, Options{})
+		a, b, other := claim(t, s, "a"), claim(t, s, "b", nodeDefinition), at.open(t, Options{})
+		put(t, b, nodeDefinition, node("node-1"))
+		for round := range 3 {
+			d := podDefinition
+			d.Version = fmt.Sprint("v", round%2)
+			if err := a.Define(t.Context(), d); err != nil {
+				t.Fatal(err)
+			}
+			put(t, a, d, pod("shop", "web-0", "1"))
+			for _, replica := range []*Store{s, other} {
+				if err := replica.DropDefinitions(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				found, _, err := replica.Search(t.Context(), SearchOptions{Query: parse(t, ""), Rights: everything})
+				if err != nil || len(found) != 2 {
+					t.Fatal(found, err)
+				}
+				for _, f := range found {
+					if want := map[string]string{"Pod": d.Version, "Node": "v1"}[f.Definition.Kind]; f.Definition.Version != want {
+						t.Errorf("round %d: %s is of version %q", round, f.Name, f.Definition.Version)
+					}
+				}
+			}
+			var n int
+			if err := s.reads.QueryRowContext(t.Context(), `SELECT count(*) FROM definition`).Scan(&n); err != nil || n != 2 {
+				t.Errorf("round %d: there are %d definitions, %v", round, n, err)
+			}
+		}
+		// Without any feed, the last one is left.
+		for _, name := range []string{"a", "b"} {
+			if err := s.Remove(t.Context(), Cluster{name, "uid-" + name}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := s.DropDefinitions(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		var n int
+		if err := s.reads.QueryRowContext(t.Context(), `SELECT count(*) FROM definition`).Scan(&n); err != nil || n != 1 {
+			t.Errorf("there are %d definitions, %v", n, err)
+		}
+	})
+}

@@ -15,7 +15,7 @@ const (
 	beatInterval = 10 * time.Second
 	// sweepInterval is how often clusters of the store are looked for that the hub does not have.
 	sweepInterval = 30 * time.Second
-	// measureInterval is how often the size of the store is looked at.
+	// measureInterval is how often the size of the store is looked at, and definitions of no feed are deleted.
 	measureInterval = time.Minute
 )
 
@@ -133,7 +133,7 @@ func (f *fleet) remove(ctx context.Context, c fleetindex.Cluster) {
 	}
 }
 
-// measure looks at the size of the store.
+// measure looks at the size of the store, and at what can be deleted.
 func (f *fleet) measure(ctx context.Context) {
 	size, err := f.store.Size(ctx)
 	if err != nil {
@@ -141,6 +141,9 @@ func (f *fleet) measure(ctx context.Context) {
 		return
 	}
 	f.metrics.storeBytes.Set(float64(size))
+	if err := f.store.DropDefinitions(ctx); err != nil {
+		f.failed(ctx, err, "Failed to delete definitions of no feed; will try again")
+	}
 }
 
 // report sets the metrics of all clusters.
