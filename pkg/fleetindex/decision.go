@@ -19,6 +19,8 @@ const (
 	keepTakenBack = time.Minute
 	// MaxDecisionAge is how old a decision is at most when Keep is called with it.
 	MaxDecisionAge = 30 * time.Second
+	// decisionsOf is how many decisions a statement is about at most.
+	decisionsOf = 50
 )
 
 // Digest names somebody's question, or a cluster, without saying it.
@@ -88,7 +90,7 @@ func (tx *transaction) putDecisions(ctx context.Context, decisions []Decision, a
 	keys := slices.SortedFunc(maps.Keys(latest), func(a, b key) int {
 		return cmp.Or(bytes.Compare(a.question[:], b.question[:]), bytes.Compare(a.cluster[:], b.cluster[:]))
 	})
-	for part := range slices.Chunk(keys, chunk) {
+	for part := range slices.Chunk(keys, decisionsOf) {
 		var args []any
 		for _, k := range part {
 			args = append(args, k.question[:], k.cluster[:], latest[k], allowed)
@@ -103,7 +105,7 @@ func (tx *transaction) putDecisions(ctx context.Context, decisions []Decision, a
 // Decisions returns the last decisions on questions.
 func (s *Store) Decisions(ctx context.Context, questions []Digest) (map[Digest]LastDecisions, error) {
 	all := map[Digest]LastDecisions{}
-	for part := range slices.Chunk(questions, chunk) {
+	for part := range slices.Chunk(questions, decisionsOf) {
 		var question, cluster []byte
 		var at, allowed int64
 		var args []any

@@ -37,7 +37,7 @@
 //
 // # Decisions
 //
-// Who may list what is up to clusters, which cannot be asked while they are away. The store keeps what each allowed last, as the
+// Clusters decide what callers may list, and cannot be asked while they are away. The store keeps what each allowed last, as the
 // digest of who asks what: whoever reads the store can try out names, and does not read them. A cluster's name and UID are one digest
 // too, so another cluster with the name has no decision.
 //
@@ -86,6 +86,7 @@
 //	resume.go     what a feed has: digests and items
 //	apply.go      changes of rows
 //	document.go   the words and labels of a row, as the engines take them
+//	definition.go deletes definitions that no feed has
 //	claim.go      writers: feeds, fencing
 //	decision.go   what clusters decided about callers
 //	store.go      the store

@@ -41,7 +41,7 @@
 // failure does not.
 //
 // The store keeps what clusters allowed, for all replicas and after a restart: at most 1,000,000 decisions, the oldest go. It learns of them every
-// 10 s, off the way of requests, and again after 5 minutes. What a cluster does not allow is taken back in the store, if that may
+// 10 s, off the way of requests, and again after 5 minutes. The store loses what a cluster does not allow any more, if it may
 // have it, before anybody is told; if that fails, the cluster counts as undecided. So a right that somebody was told to have
 // lost does not come back, whatever fails. While a cluster is away, the store is read every 5 s, and nothing older than
 // 30 s counts that is not in it.
@@ -98,14 +98,16 @@
 //	options.go   flags
 //	replicas.go  which clusters are this replica's
 //	port.go      the port for the proxy API: who may ask, bounds, errors
+//	kinds.go     refuses searches for kinds that are not indexed
+//	scopes.go    what the caller of a search may list
 //	search.go    answers searches and counts
 //	tables.go    answers lists
 //	table.go     writes a Table as a kube-apiserver does
 //	answers.go   what answers share: the clusters that a request is about
-//	kinds.go     refuses searches for kinds that are not indexed
-//	rights.go    what callers may list: asks clusters
 //	verdict.go   what is known of a right
-//	kept.go      decisions in the store
+//	kept.go      decisions that the store keeps, of clusters that are away
+//	rights.go    what callers may list: asks clusters
+//	keeper.go    writes decisions to the store
 //	fleet.go     followers of all clusters, removals, metrics of all
 //	follower.go  one cluster: claims, streams, pauses
 //	stream.go    one stream: what the store has, and what is applied

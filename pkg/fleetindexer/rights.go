@@ -91,6 +91,12 @@ type sheetKey struct {
 	question feed.Question
 }
 
+// digest names the question in the store.
+func (k *sheetKey) digest() fleetindex.Digest {
+	text, _ := json.Marshal(k.question) // it has nothing that JSON has not
+	return fleetindex.NewDigest(append(k.caller[:], text...))
+}
+
 // decision is the last one of a cluster. at, failed and kept are when it was asked for, when the cluster last could
 // not decide, and when the decision was asked for that was given to the store; in nanoseconds since 1970, 0 is never.
 type decision struct {
@@ -219,6 +225,13 @@ func (r *rights) review(ctx context.Context, f *flight, cluster string, as user.
 	return decisions, at, err
 }
 
+// wasAllowed reports whether the last decision of a cluster that is remembered is a yes, however old it is.
+func (r *rights) wasAllowed(as *caller, c fleetindex.Cluster, q feed.Question) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.knownLocked(as, c, q).isAllowed
+}
+
 // failedLocked returns why a cluster could not be asked lately.
 func (r *rights) failedLocked(c fleetindex.Cluster, now time.Time) (failure, bool) {
 	f, ok := r.failures[c]
@@ -249,7 +262,7 @@ func (r *rights) rememberLocked(as *caller, c fleetindex.Cluster, q feed.Questio
 		if one = (decision{at: at.UnixNano(), isAllowed: d.Allowed}); d.Allowed && r.staleFor > 0 {
 			if one.kept = kept; kept == 0 || at.Sub(time.Unix(0, kept)) >= min(keepAgainAfter, r.staleFor/10) {
 				one.kept = one.at
-				r.kept.allow(keptKey{key, c}, at)
+				r.kept.allow(keptKey{key.digest(), c}, at)
 			}
 		}
 	case d.Refused:

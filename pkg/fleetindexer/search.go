@@ -6,10 +6,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"math"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 
 	"open-cluster-management.io/cluster-proxy/pkg/fleetindex"
@@ -18,10 +16,6 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/indexapi"
 	"open-cluster-management.io/cluster-proxy/pkg/status"
 )
-
-// maxSearchQuestions bounds the new questions about single namespaces that one search asks, and maxNamedQuestions those of a
-// search which names the namespaces.
-const maxSearchQuestions, maxNamedQuestions = 500, 5000
 
 // answerSearch answers a SearchRequest.
 func (a *answers) answerSearch(ctx context.Context, w http.ResponseWriter, r *http.Request) error {
@@ -148,117 +142,6 @@ func (s *search) prepare(ctx context.Context) (o fleetindex.SearchOptions, err e
 		return o, err
 	}
 	return o, s.findBasis(ctx)
-}
-
-func (s *search) rightsOf(cluster string, r feed.Resource) fleetindex.Scope {
-	return s.scopes[fleetindex.FeedName{Cluster: cluster, Resource: r}]
-}
-
-// decide asks about all namespaces, and returns the feeds that the caller may list in some namespaces at most. Those of clusters that
-// went before they decided are among them: they may have decided about namespaces.
-func (s *search) decide(ctx context.Context, feeds []fleetindex.Searched) map[fleetindex.FeedName]bool {
-	denied := map[fleetindex.FeedName]bool{}
-	questions, isNamespaced := map[string][]feed.Question{}, map[fleetindex.FeedName]bool{}
-	for _, f := range feeds {
-		questions[f.Cluster] = append(questions[f.Cluster], feed.Question{Resource: f.Resource, Verb: verbList})
-		isNamespaced[f.FeedName] = f.Definition.Namespaced
-	}
-	asked := map[string]*pending{}
-	for name, about := range questions {
-		asked[name] = s.rights.ask(ctx, s.caller, s.clusters[name], about, math.MaxInt)
-	}
-	partly := map[string]int{}
-	for name, p := range asked {
-		for i, v := range p.wait(ctx) {
-			f := fleetindex.FeedName{Cluster: name, Resource: questions[name][i].Resource}
-			switch {
-			case v.isDecided && v.isAllowed:
-				s.scopes[f] = fleetindex.Scope{All: true}
-			case v.isDecided && isNamespaced[f]:
-				denied[f] = true
-				partly[name]++
-			case !v.isDecided:
-				s.basis.Undecided[name] = v.undecided()
-				if v.isAway && isNamespaced[f] {
-					denied[f] = true
-				}
-			}
-		}
-	}
-	if !s.findsAllNamed(partly) {
-		s.basis.Partly = len(partly)
-	}
-	return denied
-}
-
-// findsAllNamed reports whether the query names namespaces, and so few that there is a question for each in each of the
-// feeds, which are counted by cluster. So it does not depend on rows whether something may be missing.
-func (s *search) findsAllNamed(feeds map[string]int) bool {
-	if s.named == 0 {
-		return false
-	}
-	all := 0
-	for _, n := range feeds {
-		if n*s.named > feed.MaxQuestions {
-			return false
-		}
-		all += n * s.named
-	}
-	return all <= maxNamedQuestions
-}
-
-// namedNamespaces returns how many namespaces a query is about; 0 if it does not say, or they are more than are asked about.
-func namedNamespaces(q query.Query) int {
-	for _, t := range q.Of(query.Namespace) {
-		if !t.Not && len(t.Values) <= indexapi.MaxNamespaces && !slices.ContainsFunc(t.Values, query.Value.IsPattern) {
-			return len(t.Values)
-		}
-	}
-	return 0
-}
-
-// decideNamespaces asks about the namespaces that have rows which match, in feeds that the caller may not list in all. The
-// questions depend on rows that the caller may not see, and the answer does not.
-func (s *search) decideNamespaces(ctx context.Context, o fleetindex.SearchOptions, denied map[fleetindex.FeedName]bool) error {
-	o.Rights = func(cluster string, r feed.Resource) fleetindex.Scope {
-		return fleetindex.Scope{All: denied[fleetindex.FeedName{Cluster: cluster, Resource: r}]}
-	}
-	found, err := s.store.Namespaces(ctx, o, indexapi.MaxNamespaces)
-	if err != nil {
-		return err
-	}
-	questions, namespaces := map[string][]feed.Question{}, map[string]map[string]bool{}
-	for f, names := range found {
-		if namespaces[f.Cluster] == nil {
-			namespaces[f.Cluster] = map[string]bool{}
-		}
-		for _, name := range names {
-			if of := namespaces[f.Cluster]; of[name] || len(of) < indexapi.MaxNamespaces {
-				of[name] = true
-				questions[f.Cluster] = append(questions[f.Cluster], feed.Question{Resource: f.Resource, Verb: verbList, Namespace: name})
-			}
-		}
-	}
-	left := maxSearchQuestions
-	if s.named > 0 {
-		left = maxNamedQuestions
-	}
-	asked := map[string]*pending{}
-	for _, name := range slices.Sorted(maps.Keys(questions)) {
-		about := questions[name]
-		slices.SortFunc(about, func(a, b feed.Question) int { return strings.Compare(a.Namespace, b.Namespace) })
-		about = about[:min(len(about), feed.MaxQuestions)]
-		questions[name], asked[name] = about, s.rights.ask(ctx, s.caller, s.clusters[name], about, left)
-		left -= asked[name].asked
-	}
-	for name, p := range asked {
-		for i, v := range p.wait(ctx) {
-			if f := (fleetindex.FeedName{Cluster: name, Resource: questions[name][i].Resource}); v.isDecided && v.isAllowed {
-				s.scopes[f] = fleetindex.Scope{Namespaces: append(s.scopes[f].Namespaces, questions[name][i].Namespace)}
-			}
-		}
-	}
-	return nil
 }
 
 // findBasis says what the answer is based on. Why rows are missing may name objects, so only those hear it who may list all.

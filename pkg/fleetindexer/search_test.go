@@ -176,9 +176,10 @@ func TestSearchSaysNothing(t *testing.T) {
 			return all.String()
 		}
 		before := told()
+		time.Sleep(freshFor) // all is asked again
 		for i := range 2 * indexapi.MaxNamespaces {
 			f.put(t, "b", printed(fmt.Sprintf("n%03d", i), "web-0"))
-			f.put(t, "a", printed(fmt.Sprintf("t%03d", i), "web-0"))
+			f.put(t, "a", printed(fmt.Sprintf("a%03d", i), "web-0"), printed(fmt.Sprintf("t%03d", i), "web-0"))
 		}
 		// Why rows are missing names one.
 		if _, err := f.writers["a"].Apply(t.Context(), fleetindex.Changes{Resource: pods, Incomplete: "secret-0 is too large", Version: "100"}); err != nil {
