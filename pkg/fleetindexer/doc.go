@@ -98,15 +98,16 @@
 //	options.go   flags
 //	replicas.go  which clusters are this replica's
 //	port.go      the port for the proxy API: who may ask, bounds, errors
+//	search.go    answers searches and counts
 //	kinds.go     refuses searches for kinds that are not indexed
 //	scopes.go    what the caller of a search may list
-//	search.go    answers searches and counts
 //	tables.go    answers lists
 //	table.go     writes a Table as a kube-apiserver does
 //	answers.go   what answers share: the clusters that a request is about
 //	verdict.go   what is known of a right
-//	kept.go      decisions that the store keeps, of clusters that are away
 //	rights.go    what callers may list: asks clusters
+//	kept.go      decisions that the store keeps, of clusters that are away
+//	sheets.go    decisions in memory
 //	keeper.go    writes decisions to the store
 //	fleet.go     followers of all clusters, removals, metrics of all
 //	follower.go  one cluster: claims, streams, pauses

@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"open-cluster-management.io/cluster-proxy/pkg/fleetindex"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetindex/feed"
@@ -21,6 +22,23 @@ const maxSearchQuestions, maxNamedQuestions = 500, 5000
 // namespacesOfFeed is how many namespaces of a feed are looked at, of which some are asked about.
 const namespacesOfFeed = 1000
 
+// search is one search or count.
+type search struct {
+	*answers
+	request indexapi.SearchRequest
+	now     time.Time
+	query   query.Query
+	caller  *caller
+	// clusters are those that the query can be about and the hub serves, by name.
+	clusters map[string]fleetindex.Cluster
+	// named is how many namespaces the query names.
+	named int
+	// scopes are what the caller may list.
+	scopes map[fleetindex.FeedName]fleetindex.Scope
+	basis  indexapi.Basis
+}
+
+// rightsOf is what the caller may list, as far as it is known.
 func (s *search) rightsOf(cluster string, r feed.Resource) fleetindex.Scope {
 	return s.scopes[fleetindex.FeedName{Cluster: cluster, Resource: r}]
 }

@@ -83,22 +83,6 @@ func write(w http.ResponseWriter, answer any) error {
 	return nil
 }
 
-// search is one search or count.
-type search struct {
-	*answers
-	request indexapi.SearchRequest
-	now     time.Time
-	query   query.Query
-	caller  *caller
-	// clusters are those that the query can be about and the hub serves, by name.
-	clusters map[string]fleetindex.Cluster
-	// named is how many namespaces the query names.
-	named int
-	// scopes are what the caller may list.
-	scopes map[fleetindex.FeedName]fleetindex.Scope
-	basis  indexapi.Basis
-}
-
 // prepare reads the request, and asks the clusters what the caller may list.
 func (s *search) prepare(ctx context.Context) (o fleetindex.SearchOptions, err error) {
 	if s.caller, err = newCaller(s.request.Caller); err != nil {
