@@ -1,13 +1,17 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/scheme"
 	addonv1alpha1 "open-cluster-management.io/api/addon/v1alpha1"
 	clusterv1 "open-cluster-management.io/api/cluster/v1"
 
@@ -18,9 +22,9 @@ import (
 
 // The views, and the label that says of which one a cluster is.
 const (
-	viewOfAll, viewOfLarge, viewLive = "all", "large", "live"
-	sizeLabel                        = "bench"
-	ofMany, ofLarge                  = "many", "large"
+	viewOfMany, viewOfLarge, viewOfAll, viewLive = "many", "large", "all", "live"
+	sizeLabel                                    = "bench"
+	ofMany, ofLarge                              = "many", "large"
 )
 
 // hub is the hub's kube-apiserver: its clusters and views, in which nothing changes, and what it says of callers.
@@ -45,13 +49,15 @@ func newHub(s shape) (*hub, error) {
 		clusters.Items = append(clusters.Items, cluster)
 		addons.Items = append(addons.Items, addonv1alpha1.ManagedClusterAddOn{ObjectMeta: meta(identity.AddonName, m.name)})
 	}
-	views := v1alpha1.FleetViewList{ListMeta: list}
+	views := v1alpha1.FleetViewList{TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "FleetViewList"}, ListMeta: list}
 	for _, view := range []struct {
 		name, size string
 		reads      v1alpha1.FleetViewReads
-	}{{viewOfAll, ofMany, v1alpha1.ReadsIndexed}, {viewOfLarge, ofLarge, v1alpha1.ReadsIndexed}, {viewLive, ofMany, v1alpha1.ReadsLive}} {
+	}{{viewOfAll, "", v1alpha1.ReadsIndexed}, {viewOfMany, ofMany, v1alpha1.ReadsIndexed}, {viewOfLarge, ofLarge, v1alpha1.ReadsIndexed}, {viewLive, ofMany, v1alpha1.ReadsLive}} {
 		made := v1alpha1.FleetView{ObjectMeta: meta(view.name, "")}
-		made.Spec.Reads, made.Spec.Clusters.Selector = view.reads, &metav1.LabelSelector{MatchLabels: map[string]string{sizeLabel: view.size}}
+		if made.Spec.Reads = view.reads; view.size != "" {
+			made.Spec.Clusters.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{sizeLabel: view.size}}
+		}
 		views.Items = append(views.Items, made)
 	}
 	h := &hub{Hub: hubapi.New(), lists: map[string][]byte{}}
@@ -73,7 +79,7 @@ func (h *hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	content, ok := h.lists[r.URL.Path]
 	switch query := r.URL.Query(); {
 	case !ok:
-		h.Hub.ServeHTTP(w, r)
+		h.answer(w, r)
 	case query.Has("sendInitialEvents"):
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusUnprocessableEntity)
@@ -86,6 +92,25 @@ func (h *hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write(content)
 	}
+}
+
+// answer answers what is asked about callers, which comes in the form that client-go likes.
+func (h *hub) answer(w http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodPost {
+		body, err := io.ReadAll(r.Body)
+		if err == nil {
+			var object runtime.Object
+			if object, _, err = scheme.Codecs.UniversalDeserializer().Decode(body, nil, nil); err == nil {
+				body, err = json.Marshal(object)
+			}
+		}
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+	}
+	h.Hub.ServeHTTP(w, r)
 }
 
 // newUser makes a user of whom nobody has decided anything yet, and returns the token.

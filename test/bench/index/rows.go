@@ -110,7 +110,7 @@ func measureSnapshot(ctx context.Context, w *world) error {
 
 // measureLists lists the pods of thousands of clusters: as a user of whom the clusters have decided nothing yet, and again.
 func measureLists(ctx context.Context, w *world) error {
-	return w.measureView(ctx, viewOfAll, w.Clusters*w.Pods, fmt.Sprintf(listNew, w.Clusters, w.Pods), fmt.Sprintf(listAgain, w.Clusters, w.Pods), fmt.Sprintf(listCPU, w.Clusters, w.Pods))
+	return w.measureView(ctx, viewOfMany, w.Clusters*w.Pods, fmt.Sprintf(listNew, w.Clusters, w.Pods), fmt.Sprintf(listAgain, w.Clusters, w.Pods), fmt.Sprintf(listCPU, w.Clusters, w.Pods))
 }
 
 // measureLarge lists those of fewer clusters with more pods each.
@@ -207,7 +207,7 @@ func measureSearch(ctx context.Context, w *world) error {
 				continue
 			}
 			w.add(map[bool]string{true: countAll, false: countWord}[words == ""], took.Seconds()*1000)
-			if all := int64(w.rows - w.Large*w.LargePods); counted.Total != all {
+			if all := int64(w.rows); counted.Total != all {
 				return fmt.Errorf("%d rows with %q are counted, want %d", counted.Total, words, all)
 			}
 		}
