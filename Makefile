@@ -180,6 +180,10 @@ bench-fleet: ## Measure views of many clusters beside the same requests to each 
 	$(if $(BENCH_ROWS),,BENCH_GROUND="$$(go run ./test/bench -ground)" || exit; export BENCH_GROUND;) \
 	$(if $(BENCH_ROWS),,BENCH_OUT=$(CURDIR)/test/bench/fleet) hack/awake.sh go test -tags=benchfleet -count=1 -timeout=60m -v -run TestFleetBenchmark ./test/bench/fleet
 
+.PHONY: bench-index
+bench-index: ## Measure the fleet index with 5,060 simulated clusters and 1,000,000 rows; writes test/bench/index.txt (INDEX_ROWS=100000 and INDEX_CLUSTERS=500 for a glance, which writes nothing)
+	hack/awake.sh go run ./test/bench/index $(if $(INDEX_ROWS),-rows=$(INDEX_ROWS)) $(if $(INDEX_CLUSTERS),-clusters=$(INDEX_CLUSTERS)) $(if $(INDEX_ROWS)$(INDEX_CLUSTERS),,-out=$(CURDIR)/test/bench/index)
+
 .PHONY: scale
 scale: ## Simulate SCALE clusters (50, 500 or 5000, which is the default) with our real processes and measure what they cost; writes test/scale/results.txt (SCALE_ROWS=regexp for some rows, which join their column; SCALE_AGENTS for agents of fewer clusters, SCALE_MISSING=10m for a proxy server that is missing for longer than two minutes)
 	go run ./test/scale -clusters=$(or $(SCALE),5000) $(if $(SCALE_AGENTS),-agents=$(SCALE_AGENTS)) $(if $(SCALE_MISSING),-missing=$(SCALE_MISSING)) $(if $(SCALE_ROWS),-rows='$(SCALE_ROWS)') -out=$(CURDIR)/test/scale/results

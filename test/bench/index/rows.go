@@ -123,6 +123,10 @@ func (w *world) measureView(ctx context.Context, view string, pods int, asNew, a
 	if _, err := w.list(ctx, w.hub.newUser(), view, pods); err != nil {
 		return err
 	}
+	w.warned = 0
+	if err := w.order(ctx, "/asked", &asked{}); err != nil {
+		return err
+	}
 	for range rounds {
 		token := w.hub.newUser()
 		took, err := w.list(ctx, token, view, pods)
@@ -148,9 +152,8 @@ func (w *world) measureView(ctx context.Context, view string, pods int, asNew, a
 	if err := w.order(ctx, "/asked", &counted); err != nil {
 		return err
 	}
-	if counted.Lists > 0 {
-		return fmt.Errorf("clusters were asked for %d lists that the index should answer", counted.Lists)
-	}
+	w.add(warnedPages, float64(w.warned))
+	w.add(askedLive, float64(counted.Lists))
 	return nil
 }
 

@@ -30,6 +30,8 @@ const (
 	listCPU       = "kubectl get pods -A, %d clusters × %d pods: with decisions remembered, CPU s of index and proxy API"
 	liveFirst     = "kubectl get pods -A, %d clusters × %d pods: live, the first time, s"
 	liveAgain     = "kubectl get pods -A, %d clusters × %d pods: live, again, s"
+	warnedPages   = "kubectl get pods -A, Indexed: pages with Warnings"
+	askedLive     = "kubectl get pods -A, Indexed: lists that clusters were asked for themselves"
 	searchNew     = "search: of a user who has no decisions yet, ms"
 	search50      = "search by a word of %s, first 100, p50 ms"
 	search99      = "search by a word of %s, first 100, p99 ms"
@@ -70,7 +72,7 @@ func targets(s shape) map[string]target {
 	all := map[string]target{
 		idleCPU: atMost(0.1), onDisk: atMost(1536), residentBytes: atMost(64), countAll: atMost(500), countWord: atMost(500),
 		changeRate: {5000, true}, lag50: atMost(0.2), lag99: atMost(1), storeRead: atMost(2), halfCurrent: atMost(10), allCurrent: atMost(60), sentAgain: atMost(0),
-		idleMemory: atMost(100), fmt.Sprintf(snapshot, s.total()): atMost(90),
+		idleMemory: atMost(100), warnedPages: atMost(0), askedLive: atMost(0), fmt.Sprintf(snapshot, s.total()): atMost(90),
 		fmt.Sprintf(listNew, s.Clusters, s.Pods): atMost(4), fmt.Sprintf(listAgain, s.Clusters, s.Pods): atMost(2), fmt.Sprintf(listAgain, s.Large, s.LargePods): atMost(0.4),
 	}
 	for _, which := range []string{ofAllRows, ofSomeRows, ofOneRow} {
@@ -143,6 +145,9 @@ func (r *results) text(s shape) string {
 	wanted := targets(s)
 	for _, name := range r.order {
 		value, limit, verdict := r.values[name].quantile(0.5), "–", ""
+		if isWorst(name) {
+			value = slices.Max(r.values[name])
+		}
 		if t, ok := wanted[name]; ok {
 			limit, verdict = t.String(), t.verdict(value)
 		}
@@ -154,6 +159,9 @@ func (r *results) text(s shape) string {
 	}
 	return b.String()
 }
+
+// isWorst reports whether a figure must hold each time.
+func isWorst(name string) bool { return name == warnedPages || name == askedLive }
 
 // write writes the files.
 func (r *results) write(file string, s shape) error {
