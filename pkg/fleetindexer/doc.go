@@ -15,7 +15,7 @@
 //	                                                              └── feed.Review, through the tunnel ──▶ agent
 //
 // An agent's heartbeat means that it has sent all that it knows. It counts when each resource has been said to
-// be there, absent or incomplete on the same stream. The times are written together, every 10 s.
+// be there, absent or incomplete on the same stream, and the message that says so of the last one counts as the first. The times are written together, every 10 s.
 //
 // # Who authenticates whom
 //

@@ -24,13 +24,13 @@ func TestFollower(t *testing.T) {
 		if r := stream.request.Resources; stream.cluster != "a" || len(r) != 2 || r[1].Resource != pods || r[1].Definition != nil {
 			t.Errorf("an empty store asked for %+v", stream.request)
 		}
-		// A heartbeat counts when each resource is there.
+		// A heartbeat counts when each resource is there, and so does the message that says so of the last one.
 		stream.send(&feed.Message{})
 		stream.send(&feed.Message{Resource: pods, Definition: &podColumn}, &feed.Message{Resource: pods, Put: []feed.Row{pod("web-0", "1"), pod("web-1", "2")}}, &feed.Message{})
 		if f.heard.Load() != 0 {
 			t.Error("the cluster counts as heard before its rows are there")
 		}
-		stream.send(&feed.Message{Resource: pods, Version: "100", Synced: true, Incomplete: "one was too large"}, &feed.Message{Resource: nodes, Incomplete: "403: no nodes"}, &feed.Message{})
+		stream.send(&feed.Message{Resource: pods, Version: "100", Synced: true, Incomplete: "one was too large"}, &feed.Message{Resource: nodes, Incomplete: "403: no nodes"})
 		if got := f.heard.Load(); got != time.Now().UnixNano() || f.rows.Load() != 2 {
 			t.Errorf("heard at %d with %d rows", got, f.rows.Load())
 		}

@@ -27,14 +27,6 @@ type storeError struct{ error }
 
 func (e storeError) Unwrap() error { return e.error }
 
-// inStore returns an error of the store as such.
-func inStore(err error) error {
-	if err == nil {
-		return nil
-	}
-	return storeError{err}
-}
-
 // shared is what the followers of all clusters share.
 type shared struct {
 	agents    agents

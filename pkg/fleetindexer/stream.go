@@ -138,10 +138,7 @@ func (s *stream) apply(ctx context.Context, m *feed.Message) error {
 	r := m.Resource
 	if r == (feed.Resource{}) {
 		if len(s.pending) == 0 {
-			now := time.Now()
-			s.progress.heard.Store(now.UnixNano())
-			s.progress.count(s.writer)
-			s.beats.add(s.writer, now)
+			s.hear()
 		}
 		return nil
 	}
@@ -149,9 +146,12 @@ func (s *stream) apply(ctx context.Context, m *feed.Message) error {
 		return fmt.Errorf("the agent sent %q, which it was not asked for", r)
 	}
 	if m.Absent {
-		s.settle(r)
+		if err := s.writer.Drop(ctx, r); err != nil {
+			return storeError{err}
+		}
 		s.progress.absent.Store(r, true)
-		return inStore(s.writer.Drop(ctx, r))
+		s.settle(r)
+		return nil
 	}
 	if m.Definition != nil {
 		s.progress.absent.Delete(r)
@@ -247,8 +247,20 @@ func (s *stream) gone(ctx context.Context, m *feed.Message) ([]feed.Key, error) 
 	return gone, nil
 }
 
-// settle notes that a resource's rows are there, or will not be.
+// hear notes that all rows are those of the cluster.
+func (s *stream) hear() {
+	now := time.Now()
+	s.progress.heard.Store(now.UnixNano())
+	s.progress.count(s.writer)
+	s.beats.add(s.writer, now)
+}
+
+// settle notes that a resource's rows are there, or will not be. With the last of them, all of the cluster's are: an agent has no
+// heartbeat before ten seconds, and its rows would not be shown until then.
 func (s *stream) settle(r feed.Resource) {
+	if s.pending[r] && len(s.pending) == 1 {
+		defer s.hear()
+	}
 	delete(s.pending, r)
 	delete(s.differ, r)
 	delete(s.sent, r)
