@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,9 +21,12 @@ import (
 // heartbeat is how often an agent says that it has sent all that it knows of (pkg/proxyagent/index).
 const heartbeat = 10 * time.Second
 
+// counters count what is asked of all agents.
+type counters struct{ resent, reviews, lists atomic.Int64 }
+
 // agent answers for one cluster.
 type agent struct {
-	*agents
+	*counters
 	*member
 
 	mu     sync.Mutex

@@ -40,7 +40,7 @@ type agents struct {
 
 	issued sync.Map // *tls.Certificate by host name
 
-	resent, reviews, lists atomic.Int64
+	counters
 	// stopSteady ends the changes of /steady.
 	stopSteady atomic.Pointer[context.CancelFunc]
 }
@@ -61,7 +61,7 @@ func serveAgents(ctx context.Context, spec agentsSpec) (server, orders string, e
 	}
 	all, _ := spec.Shape.members()
 	for _, m := range all {
-		one := &agent{agents: a, member: m}
+		one := &agent{counters: &a.counters, member: m}
 		a.byHost[identity.HandlerHost(m.name)] = one
 		a.all = append(a.all, one)
 	}

@@ -19,12 +19,12 @@
 //
 //	main.go     flags, and the order of all
 //	rows.go     what is measured
-//	table.go    target figures, and the table
 //	world.go    brings everything up and down, and asks it
+//	table.go    target figures, and the table
 //	process.go  the processes
-//	certs.go    their certificates
 //	hub.go      the hub's kube-apiserver
-//	fleet.go    what the clusters have
 //	agents.go   the proxy server and the agents, and what they are ordered to do
 //	agent.go    one agent
+//	fleet.go    what the clusters have
+//	certs.go    certificates
 package main
