@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/client-go/kubernetes"
 
 	clusterproxy "open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
@@ -192,6 +193,14 @@ func (s *search) showTable(p *cli.Factory, hits []indexapi.Hit) error {
 		t.Add(hit.Cluster, hit.Namespace, hit.Kind, hit.Name, hit.Status, ago(&created), hit.Node, strings.Join(hit.Images, ","))
 	}
 	return p.PrintTable(t, s.output == "wide")
+}
+
+// ago is how long ago t was.
+func ago(t *metav1.Time) string {
+	if t.IsZero() {
+		return "<unknown>"
+	}
+	return duration.HumanDuration(time.Since(t.Time))
 }
 
 // showNames prints what kubectl takes as arguments.

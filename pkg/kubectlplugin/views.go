@@ -15,7 +15,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/client-go/kubernetes"
 
 	"open-cluster-management.io/cluster-proxy/pkg/apis/proxy/v1alpha1"
@@ -181,12 +180,4 @@ func unreachableTable(p *cli.Factory, found []v1alpha1.FleetView) error {
 		t.Add(name, ago(clusters[name].Since), clusters[name].Reason, strings.Join(in[name], ","))
 	}
 	return p.PrintTable(t, false)
-}
-
-// ago is how long ago t was.
-func ago(t *metav1.Time) string {
-	if t.IsZero() {
-		return "<unknown>"
-	}
-	return duration.HumanDuration(time.Since(t.Time))
 }
