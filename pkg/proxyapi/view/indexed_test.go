@@ -118,6 +118,30 @@ func newLists(t *testing.T, index Index) *indexedLists {
 	return x
 }
 
+// TestRightsByName wants a cluster to decide itself about a list of one name: the user may have the right to that name alone.
+func TestRightsByName(t *testing.T) {
+	for path, want := range map[string]bool{
+		"/api/v1/pods":                                    true,
+		"/api/v1/pods?fieldSelector=metadata.name!%3Dweb": true,
+		"/api/v1/pods?fieldSelector=metadata.name%3Dweb":  false,
+	} {
+		x := newLists(t, fakeIndex(func(_ context.Context, request *indexapi.TablesRequest, _ func(int) error, visit func(*indexapi.Head, []byte) error) error {
+			return visit(&indexapi.Head{Cluster: request.Clusters[0].Name, Forbidden: "no right"}, nil)
+		}))
+		r := httptest.NewRequest(http.MethodGet, path, nil)
+		r.Header.Set("Accept", kubectlsTable)
+		info, err := apirequest.Resolver.NewRequestInfo(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer := x.answer(r, info, "c1", "uid")
+		if byIndex := answer != nil && answer.StatusCode == http.StatusForbidden; byIndex != want {
+			t.Errorf("%s: the index refuses: %t, want %t", path, byIndex, want)
+		}
+		x.end()
+	}
+}
+
 // TestQuestionsAreAskedTogether has more clusters asked for than one question may have, and of two lists.
 func TestQuestionsAreAskedTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

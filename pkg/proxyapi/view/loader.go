@@ -89,7 +89,9 @@ func (x *indexedLists) answer(r *http.Request, info *request.RequestInfo, cluste
 	head := answer.head
 	// The clusters of a view that is all or nothing have to answer themselves.
 	isPart := head != nil && (!head.AsOf.IsZero() || head.Incomplete != "")
-	if head == nil || head.Unindexed != "" || isPart && x.whole {
+	// A list of one name needs a right to that name alone, of which the index does not ask.
+	byName := head != nil && head.Forbidden != "" && info.Name != ""
+	if head == nil || head.Unindexed != "" || byName || isPart && x.whole {
 		answer.release()
 		if token == "" {
 			return nil
