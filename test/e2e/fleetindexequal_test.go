@@ -55,9 +55,10 @@ func (f *fleet) makeIndexed(t *testing.T, cluster string) {
 	t.Helper()
 	labels, create := map[string]string{"app": "indexed", "e2e": "fleet"}, metav1.CreateOptions{}
 	meta := metav1.ObjectMeta{Name: "indexed", Labels: labels}
-	selector := &metav1.LabelSelector{MatchLabels: map[string]string{"app": "indexed"}}
+	// The Pod has no label of these: a DaemonSet would adopt it, and delete it as one too many.
+	selector := &metav1.LabelSelector{MatchLabels: map[string]string{"set": "indexed"}}
 	template := f.template(t, cluster)
-	template.ObjectMeta = metav1.ObjectMeta{Labels: labels}
+	template.ObjectMeta = metav1.ObjectMeta{Labels: map[string]string{"set": "indexed", "e2e": "fleet"}}
 	job := batchv1.JobSpec{Template: *template.DeepCopy()}
 	job.Template.Spec.RestartPolicy = corev1.RestartPolicyNever
 	apps, batch, cs, ctx := f.on[cluster].AppsV1(), f.on[cluster].BatchV1(), f.on[cluster], t.Context()
