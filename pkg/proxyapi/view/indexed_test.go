@@ -121,7 +121,7 @@ func newLists(t *testing.T, index Index) *indexedLists {
 // TestRightsByName wants a cluster to decide itself about a list of one name: the user may have the right to that name alone.
 func TestRightsByName(t *testing.T) {
 	for path, want := range map[string]bool{
-		"/api/v1/pods":                                    true,
+		"/api/v1/pods": true,
 		"/api/v1/pods?fieldSelector=metadata.name!%3Dweb": true,
 		"/api/v1/pods?fieldSelector=metadata.name%3Dweb":  false,
 	} {
