@@ -75,7 +75,7 @@ const count = (n, what) => `${n} ${what}${n === 1 ? '' : 's'}`;
 
 const lacks = [
   ['incomplete', 'is incomplete in the fleet index', 'some of its objects are not found', 'incomplete'],
-  ['undecided', 'could not decide what you may see', 'its objects are not shown', 'undecided'],
+  ['undecided', 'could not decide what you may see', 'objects of it are not shown', 'undecided'],
   ['unindexed', 'is not in the fleet index', 'its objects are not found', 'not in the index'],
 ];
 
@@ -95,7 +95,7 @@ export function basis(answer, now) {
   }
   if (answer.partly > 0) {
     short.push(`${answer.partly} by namespaces`);
-    lines.push(`You may not list all namespaces of ${count(answer.partly, 'cluster')}; objects of at most 50 namespaces of each are found, unless the query names them.`);
+    lines.push(`In ${count(answer.partly, 'cluster')} you may list some namespaces at most; objects in them may be missing: name the namespaces, as in namespace:a,b, and few clusters.`);
   }
   if (answer.more > 0) {
     short.push(`${answer.more} more of these`);
