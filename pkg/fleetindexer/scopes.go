@@ -128,12 +128,16 @@ func (s *search) decideNamespaces(ctx context.Context, o fleetindex.SearchOption
 	if s.named > 0 {
 		left = maxNamedQuestions
 	}
+	allowed, others := map[string][]feed.Question{}, map[string][]feed.Question{}
+	for name, about := range candidates {
+		allowed[name], others[name] = questionsOf(about)
+	}
 	names := slices.Sorted(maps.Keys(candidates))
 	var asked []*pending
-	for _, wasAllowed := range []bool{true, false} {
+	for _, questions := range []map[string][]feed.Question{allowed, others} {
 		for _, name := range names {
-			if questions := questionsOf(candidates[name], wasAllowed); len(questions) > 0 {
-				p := s.rights.ask(ctx, s.caller, s.clusters[name], questions, left)
+			if about := questions[name]; len(about) > 0 {
+				p := s.rights.ask(ctx, s.caller, s.clusters[name], about, left)
 				left -= p.asked
 				asked = append(asked, p)
 			}
@@ -156,8 +160,8 @@ type candidate struct {
 	wasAllowed bool
 }
 
-// questionsOf returns the questions about a cluster's namespaces that are asked, of those that were allowed before or of the others.
-func questionsOf(candidates []candidate, wasAllowed bool) (questions []feed.Question) {
+// questionsOf returns the questions about a cluster's namespaces that are asked: those that were allowed before, and the others.
+func questionsOf(candidates []candidate) (allowed, others []feed.Question) {
 	slices.SortFunc(candidates, func(a, b candidate) int {
 		switch {
 		case a.wasAllowed && !b.wasAllowed:
@@ -173,9 +177,11 @@ func questionsOf(candidates []candidate, wasAllowed bool) (questions []feed.Ques
 			continue
 		}
 		namespaces[c.Namespace] = true
-		if c.wasAllowed == wasAllowed {
-			questions = append(questions, c.Question)
+		if c.wasAllowed {
+			allowed = append(allowed, c.Question)
+		} else {
+			others = append(others, c.Question)
 		}
 	}
-	return questions
+	return allowed, others
 }

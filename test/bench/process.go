@@ -2,16 +2,15 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
 
+	"open-cluster-management.io/cluster-proxy/test/bench/procfs"
 	"open-cluster-management.io/cluster-proxy/test/testkit/program"
 )
 
@@ -97,43 +96,11 @@ func (p *process) command(line string) error {
 	return err
 }
 
-// ticks is how many parts of a second the kernel counts CPU time in. Linux
-// gives 100 to every program, whatever it was built with.
-const ticks = 100
-
 // cpu is the user and system time that the process has used.
-func (p *process) cpu() (time.Duration, error) {
-	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
-	if err != nil {
-		return 0, err
-	}
-	// The second field is the program's name in brackets and may hold spaces.
-	fields := strings.Fields(string(raw[bytes.LastIndexByte(raw, ')')+1:]))
-	var sum int64
-	for _, field := range fields[11:13] {
-		n, err := strconv.ParseInt(field, 10, 64)
-		if err != nil {
-			return 0, err
-		}
-		sum += n
-	}
-	return time.Duration(sum) * time.Second / ticks, nil
-}
+func (p *process) cpu() (time.Duration, error) { return procfs.CPU(p.cmd.Process.Pid) }
 
 // rss is the process's memory in bytes that is in RAM and not in a file.
-func (p *process) rss() (int64, error) {
-	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
-	if err != nil {
-		return 0, err
-	}
-	for line := range strings.Lines(string(raw)) {
-		if rest, ok := strings.CutPrefix(line, "RssAnon:"); ok {
-			n, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
-			return n << 10, err
-		}
-	}
-	return 0, fmt.Errorf("no RssAnon in the status of process %d", p.cmd.Process.Pid)
-}
+func (p *process) rss() (int64, error) { return procfs.Anonymous(p.cmd.Process.Pid) }
 
 func sum[T int64 | time.Duration](ps []*process, of func(*process) (T, error)) (T, error) {
 	var total T

@@ -10,8 +10,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime/debug"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -19,6 +17,7 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/fleetindexer"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi"
+	"open-cluster-management.io/cluster-proxy/test/bench/procfs"
 	"open-cluster-management.io/cluster-proxy/test/testkit/program"
 )
 
@@ -183,33 +182,9 @@ func (p *process) resident() (float64, error) {
 	if err := p.out.Decode(new(addresses)); err != nil {
 		return 0, err
 	}
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
-	if err != nil {
-		return 0, err
-	}
-	for line := range strings.Lines(string(status)) {
-		if fields := strings.Fields(line); len(fields) == 3 && fields[0] == "RssAnon:" {
-			kibi, err := strconv.ParseFloat(fields[1], 64)
-			return kibi * 1024, err
-		}
-	}
-	return 0, fmt.Errorf("the status of process %d has no RssAnon", p.cmd.Process.Pid)
+	bytes, err := procfs.Anonymous(p.cmd.Process.Pid)
+	return float64(bytes), err
 }
 
 // cpu returns the CPU time that it has used.
-func (p *process) cpu() (time.Duration, error) {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
-	if err != nil {
-		return 0, err
-	}
-	_, rest, _ := strings.Cut(string(stat), ") ")
-	used := time.Duration(0)
-	for _, field := range strings.Fields(rest)[11:13] { // user and system, in hundredths of a second
-		n, err := strconv.Atoi(field)
-		if err != nil {
-			return 0, err
-		}
-		used += time.Duration(n) * 10 * time.Millisecond
-	}
-	return used, nil
-}
+func (p *process) cpu() (time.Duration, error) { return procfs.CPU(p.cmd.Process.Pid) }
