@@ -56,7 +56,7 @@ func (s *search) decide(ctx context.Context, feeds []fleetindex.Searched) map[fl
 	for name, about := range questions {
 		asked[name] = s.rights.ask(ctx, s.caller, s.clusters[name], about, math.MaxInt)
 	}
-	partly := map[string]int{}
+	partly, refused := map[string]int{}, map[string]bool{}
 	for name, p := range asked {
 		for i, v := range p.wait(ctx) {
 			f := fleetindex.FeedName{Cluster: name, Resource: questions[name][i].Resource}
@@ -66,7 +66,9 @@ func (s *search) decide(ctx context.Context, feeds []fleetindex.Searched) map[fl
 			case v.isDecided && isNamespaced[f]:
 				denied[f] = true
 				partly[name]++
-			case !v.isDecided:
+			case v.isDecided:
+				refused[name] = true
+			default:
 				s.basis.Undecided[name] = v.undecided()
 				if v.isAway && isNamespaced[f] {
 					denied[f] = true
@@ -74,10 +76,19 @@ func (s *search) decide(ctx context.Context, feeds []fleetindex.Searched) map[fl
 			}
 		}
 	}
+	// A search for everything is not about what the caller may not see anyway.
+	if s.namesKinds() {
+		s.basis.Denied = len(refused)
+	}
 	if !s.findsAllNamed(partly) {
 		s.basis.Partly = len(partly)
 	}
 	return denied
+}
+
+// namesKinds reports whether the query says of which kinds objects are.
+func (s *search) namesKinds() bool {
+	return slices.ContainsFunc(s.query.Of(query.Kind), func(t query.Term) bool { return !t.Not })
 }
 
 // findsAllNamed reports whether the query names namespaces, and so few that there is a question for each in each of the

@@ -145,6 +145,11 @@ func TestPartly(t *testing.T) {
 				t.Errorf("%q: got %d", text, answer.Partly)
 			}
 		}
+		for text, want := range map[string]int{"": 0, "kind:!pod": 0, "kind:pod": 0, "kind:node": 1, "kind:pod,node": 1} {
+			if found, counted := f.search(t, text, "a"), f.count(t, text, "a"); found.Denied != want || counted.Denied != want {
+				t.Errorf("%q: %d and %d clusters deny it", text, found.Denied, counted.Denied)
+			}
+		}
 	})
 	for _, c := range []struct {
 		named, clusters, feeds int

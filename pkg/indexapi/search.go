@@ -60,6 +60,8 @@ type Basis struct {
 	// Partly counts the clusters in which the caller may not list all namespaces, and rows in others may be missing: a search asks
 	// about so many only. It is 0 if the query names namespaces, and so few that all are asked about. It does not depend on rows.
 	Partly int `json:"partly,omitempty"`
+	// Denied counts the clusters in which the caller may not list a kind that the query names, and whose objects are in no namespace.
+	Denied int `json:"denied,omitempty"`
 	// More counts the clusters beyond those that are named; of each map at most MaxNamed are.
 	More int `json:"more,omitempty"`
 }

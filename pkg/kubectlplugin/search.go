@@ -147,7 +147,7 @@ func (s *search) hits(ctx context.Context, hub kubernetes.Interface, text string
 		merge(&all.Away, page.Away)
 		merge(&all.Incomplete, page.Incomplete)
 		merge(&all.Undecided, page.Undecided)
-		all.Partly = max(all.Partly, page.Partly)
+		all.Partly, all.Denied = max(all.Partly, page.Partly), max(all.Denied, page.Denied)
 		merge(&all.Unindexed, page.Unindexed)
 		if all.Continue == "" || len(page.Hits) == 0 || s.limit > 0 && len(all.Hits) >= s.limit {
 			return all, nil
@@ -265,6 +265,9 @@ func warnOf(p *cli.Factory, basis *indexapi.Basis) {
 		for _, name := range slices.Sorted(maps.Keys(of.why)) {
 			warn("cluster %s %s (%s); %s", name, of.what, of.why[name], of.effect)
 		}
+	}
+	if basis.Denied > 0 {
+		warn("in %s you may not list all of these kinds; such objects are not shown", cli.Count(basis.Denied, "cluster"))
 	}
 	if basis.Partly > 0 {
 		warn("in %s you may list some namespaces at most; objects in them may be missing: name the namespaces, as in namespace:a,b, and few clusters", cli.Count(basis.Partly, "cluster"))

@@ -93,6 +93,10 @@ export function basis(answer, now) {
     if (some.length) short.push(`${some.length} ${word}`);
     for (const name of some) lines.push(`Cluster ${clean(name, 253)} ${what} (${clean(answer[of][name])}); ${effect}.`);
   }
+  if (answer.denied > 0) {
+    short.push(`${answer.denied} with kinds that you may not list`);
+    lines.push(`In ${count(answer.denied, 'cluster')} you may not list all of these kinds; such objects are not shown.`);
+  }
   if (answer.partly > 0) {
     short.push(`${answer.partly} by namespaces`);
     lines.push(`In ${count(answer.partly, 'cluster')} you may list some namespaces at most; objects in them may be missing: name the namespaces, as in namespace:a,b, and few clusters.`);
@@ -106,7 +110,7 @@ export function basis(answer, now) {
 
 // join is the basis of two pages of an answer.
 export function join(a, b) {
-  const both = { partly: Math.max(a.partly ?? 0, b.partly ?? 0), more: Math.max(a.more ?? 0, b.more ?? 0) };
+  const both = { partly: Math.max(a.partly ?? 0, b.partly ?? 0), denied: Math.max(a.denied ?? 0, b.denied ?? 0), more: Math.max(a.more ?? 0, b.more ?? 0) };
   for (const of of ['away', 'incomplete', 'undecided', 'unindexed']) both[of] = { ...a[of], ...b[of] };
   return both;
 }
