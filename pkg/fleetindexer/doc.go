@@ -35,7 +35,7 @@
 // 10 s. At most 1,000,000 decisions are remembered, some 60 MB; those on a question of a user that nobody has asked for the longest
 // time go first.
 //
-// A cluster is away if a question to it found no agent (agentclient.IsAway) within the last 10 s. While it is, the last
+// A cluster is away if a question to it found no agent within the last 10 s. While it is, the last
 // decision that it gave stands for --stale-rights-seconds, and rows are said to be as of the time at which it was
 // last heard. A refusal to decide (403: the owner's policy, or a user who may not ask) takes an earlier decision back; a
 // failure does not.

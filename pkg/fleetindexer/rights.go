@@ -12,6 +12,7 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/fleetindex"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetindex/feed"
 	"open-cluster-management.io/cluster-proxy/pkg/indexapi"
+	"open-cluster-management.io/cluster-proxy/pkg/tunnel"
 )
 
 // pending is what a caller waits for of one cluster.
@@ -86,13 +87,19 @@ func (r *rights) fly(ctx context.Context, key flightKey, f *flight, as *caller, 
 		if len(r.failures) >= indexapi.MaxClusters {
 			clear(r.failures)
 		}
-		r.failures[key.cluster] = failure{time.Now(), feed.CutText(err.Error()), agentclient.IsAway(err, time.Time{})}
+		r.failures[key.cluster] = failure{time.Now(), feed.CutText(err.Error()), isAway(err)}
 		return
 	}
 	for i, d := range decisions {
 		r.rememberLocked(as, key.cluster, questions[i], d, at)
 	}
 	r.metrics.decisions.WithLabelValues(decisionAsked).Add(float64(len(decisions)))
+}
+
+// isAway reports whether a cluster has no agent, if only while it restarts: its rows would go and come again otherwise. To
+// package agentclient such a cluster is not away yet, because a request to it had better wait.
+func isAway(err error) bool {
+	return agentclient.IsAway(err, time.Time{}) || tunnel.CodeOf(err) == tunnel.NoAgent
 }
 
 // review asks a cluster when it is its turn, and returns when that was; the zero time if its turn did not come.

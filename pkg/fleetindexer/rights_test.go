@@ -10,6 +10,7 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/fleetindex"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetindex/feed"
 	"open-cluster-management.io/cluster-proxy/pkg/indexapi"
+	"open-cluster-management.io/cluster-proxy/pkg/tunnel"
 )
 
 // TestRightsEnd takes a right away.
@@ -70,6 +71,9 @@ func TestRightsWhileAway(t *testing.T) {
 		"its kube-apiserver went first": {func(f *fixture) {
 			f.clusters.decide["a"] = func(string, feed.Question) feed.Decision { return feed.Decision{Undecided: "502: x"} }
 		}, 0, "web-0 as of 00:00:00, remembered"},
+		"its agent has just gone": {func(f *fixture) {
+			f.clusters.fails["a"] = fmt.Errorf("dialing: %w", &tunnel.Error{Code: tunnel.NoAgent})
+		}, -1, "web-0 as of 00:00:00, remembered"},
 		"only its agent broke": {func(f *fixture) { f.clusters.fails["a"] = errors500{} }, -1, "unindexed: it has not decided"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,6 +1,7 @@
 package query
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -126,6 +127,9 @@ func parseTerm(text string) (Term, string, error) {
 		}
 		text = text[end+1:]
 		text, term.Not = strings.CutPrefix(text, "!")
+	}
+	if term.Key == Word && strings.HasPrefix(text, "!") {
+		return term, "", errors.New("a word has no !, which is for kind, status, cluster, namespace, name and node: put a word that begins with one in quotes")
 	}
 	value, rest, err := parseValue(text)
 	if err != nil {

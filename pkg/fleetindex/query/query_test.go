@@ -48,6 +48,7 @@ func TestParseRefuses(t *testing.T) {
 		"a.*":                                 "before the *",
 		"label:=web":                          "names no label",
 		"label:!app":                          "cannot be searched",
+		"web !kube":                           "a word has no !",
 		"a\x00":                               "is no text",
 		"\xff":                                "is no text",
 		strings.Repeat("a", MaxQuery+1):       "bytes",
