@@ -60,7 +60,9 @@ func (w *Writer) Apply(ctx context.Context, c Changes) (Applied, error) {
 	case len(c.Put)+len(c.Gone) > MaxChanges:
 		err = fmt.Errorf("there are %d changes, more than %d", len(c.Put)+len(c.Gone), MaxChanges)
 	default:
+		before := f
 		err = w.store.write(ctx, func(tx *transaction) error {
+			f, applied = before, Applied{}
 			if err := w.fence(ctx, tx); err != nil {
 				return err
 			}

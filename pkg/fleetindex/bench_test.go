@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -93,6 +94,16 @@ func benchmarkStore(b *testing.B, at location, rows int, size func(*Store) int64
 			return err
 		}
 	}
+	b.Run("a cluster of 10 rows that connects, 64 at a time", func(b *testing.B) {
+		var n atomic.Int64
+		b.SetParallelism(64 / runtime.GOMAXPROCS(0))
+		b.RunParallel(func(p *testing.PB) {
+			for p.Next() {
+				c := int(n.Add(1))
+				put(b, claim(b, s, fmt.Sprintf("small-%05d", c), podDefinition), podDefinition, benchmarkRows(c)[:10]...)
+			}
+		})
+	})
 	n, clusters := 0, all(b, s)
 	for _, c := range []struct {
 		name string

@@ -49,6 +49,7 @@ type Feed struct {
 func (s *Store) Claim(ctx context.Context, c Cluster) (*Writer, error) {
 	w := &Writer{store: s, name: c.Name, feeds: map[feed.Resource]Feed{}}
 	err := s.write(ctx, func(tx *transaction) (err error) {
+		clear(w.feeds)
 		if w.epoch, err = tx.nextChange(ctx); err != nil {
 			return err
 		}
@@ -158,21 +159,23 @@ func (w *Writer) Define(ctx context.Context, d feed.Definition) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	f, ok := w.feeds[d.Resource]
-	if ok && f.Incomplete == "" && sameDefinition(f.Definition, d) {
+	isSame := ok && sameDefinition(f.Definition, d)
+	if isSame && f.Incomplete == "" {
 		return nil
 	}
+	before := f.id
 	err := w.store.write(ctx, func(tx *transaction) error {
 		change, err := w.nextChange(ctx, tx)
 		if err != nil {
 			return err
 		}
-		if ok && sameDefinition(f.Definition, d) {
+		if isSame {
 			f.Incomplete = ""
-			_, err := tx.exec(ctx, `UPDATE feed SET incomplete = '' WHERE id = ?`, f.id)
+			_, err := tx.exec(ctx, `UPDATE feed SET incomplete = '' WHERE id = ?`, before)
 			return err
 		}
 		if ok {
-			if err := tx.deleteFeeds(ctx, `id = ?`, f.id); err != nil {
+			if err := tx.deleteFeeds(ctx, `id = ?`, before); err != nil {
 				return err
 			}
 		}

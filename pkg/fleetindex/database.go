@@ -19,6 +19,8 @@ type database struct {
 	dialect *dialect
 	// reads and writes are one pool, except with SQLite, which has one writer.
 	reads, writes *sql.DB
+	// batches are those of SQLite, and nil for PostgreSQL.
+	batches *batches
 }
 
 // IsShared reports whether a location is one that several processes may use at a time.
@@ -49,26 +51,18 @@ func newDatabase(location string, readers int) (db database, err error) {
 		return db, fmt.Errorf("opening the store %q: %w", location, err)
 	}
 	db.writes.SetMaxOpenConns(1)
+	db.batches = &batches{db: db.writes}
 	db.reads.SetMaxOpenConns(readers)
 	db.reads.SetMaxIdleConns(readers)
 	return db, nil
 }
 
-// transaction is one that writes.
-type transaction struct {
-	*sql.Tx
-	dialect  *dialect
-	prepared map[string]*sql.Stmt
-}
-
-// beginner is a pool of connections, or one of them.
-type beginner interface {
-	BeginTx(ctx context.Context, o *sql.TxOptions) (*sql.Tx, error)
-}
-
-// write runs f in a transaction, which is committed if f returns no error.
+// write runs f in a transaction, which is committed if f returns no error. f may be run again if the transaction fails.
 func (db *database) write(ctx context.Context, f func(*transaction) error) error {
-	return db.writeOn(ctx, db.writes, f)
+	if db.batches != nil {
+		return db.batches.write(ctx, f)
+	}
+	return inTransaction(ctx, db.writes, db.dialect, f)
 }
 
 // writeDurably is write, and what was committed is on the disk when it returns.
@@ -84,52 +78,9 @@ func (db *database) writeDurably(ctx context.Context, f func(*transaction) error
 	if _, err := conn.ExecContext(ctx, db.dialect.durable); err != nil {
 		return err
 	}
-	err = db.writeOn(ctx, conn, f)
+	err = inTransaction(ctx, conn, db.dialect, f)
 	_, again := conn.ExecContext(context.WithoutCancel(ctx), db.dialect.relaxed)
 	return errors.Join(err, again)
-}
-
-func (db *database) writeOn(ctx context.Context, on beginner, f func(*transaction) error) error {
-	tx, err := on.BeginTx(ctx, nil)
-	if err != nil {
-		return err
-	}
-	if err := f(&transaction{tx, db.dialect, map[string]*sql.Stmt{}}); err != nil {
-		return errors.Join(err, ignoreDone(tx.Rollback()))
-	}
-	return tx.Commit()
-}
-
-// ignoreDone drops the error of ending a transaction that the engine has ended.
-func ignoreDone(err error) error {
-	if errors.Is(err, sql.ErrTxDone) {
-		return nil
-	}
-	return err
-}
-
-// exec runs a statement that a transaction may run often. pgx remembers statements by itself.
-func (tx *transaction) exec(ctx context.Context, statement string, args ...any) (sql.Result, error) {
-	if tx.dialect.numbered {
-		return tx.ExecContext(ctx, tx.dialect.sql(statement), args...)
-	}
-	prepared, ok := tx.prepared[statement]
-	if !ok {
-		var err error
-		if prepared, err = tx.PrepareContext(ctx, statement); err != nil {
-			return nil, err
-		}
-		tx.prepared[statement] = prepared
-	}
-	return prepared.ExecContext(ctx, args...)
-}
-
-func (tx *transaction) query(ctx context.Context, statement string, args ...any) (*sql.Rows, error) {
-	return tx.QueryContext(ctx, tx.dialect.sql(statement), args...)
-}
-
-func (tx *transaction) queryRow(ctx context.Context, statement string, args ...any) *sql.Row {
-	return tx.QueryRowContext(ctx, tx.dialect.sql(statement), args...)
 }
 
 func (db *database) query(ctx context.Context, statement string, args ...any) (*sql.Rows, error) {

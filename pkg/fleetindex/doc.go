@@ -93,7 +93,9 @@
 //	token.go      continue tokens
 //	directory.go  clusters, and which of them have which feeds; numbers of rows
 //	rights.go     what a caller may list
-//	database.go   connections, transactions, statements, and migration of the schema
+//	database.go   connections, reads, and migration of the schema
+//	batch.go      writes that share a transaction
+//	transaction.go transactions and their statements
 //	dialect.go    what differs between the engines
 //	schema.go     the schema
 package fleetindex
