@@ -109,6 +109,23 @@ func TestManifestsAreMadeOnce(t *testing.T) {
 	}
 }
 
+// TestAgentWaitsForItsList wants a pod that starts before the list of exposed Services is there to wait for it: it would refuse
+// requests to Services until its kubelet brings it the list, which takes a minute.
+func TestAgentWaitsForItsList(t *testing.T) {
+	for _, object := range newRendering(t).manifests(t, "c1") {
+		deployment, ok := object.(*appsv1.Deployment)
+		if !ok {
+			continue
+		}
+		for _, volume := range deployment.Spec.Template.Spec.Volumes {
+			if volume.Name == "exposed-services" && volume.ConfigMap != nil && volume.ConfigMap.Optional == nil {
+				return
+			}
+		}
+	}
+	t.Error("no pod waits for its list")
+}
+
 // TestManifestsOfSeveralClustersAreMadeOnce asks as the controllers of addon-framework do, which
 // look at several clusters at a time.
 func TestManifestsOfSeveralClustersAreMadeOnce(t *testing.T) {
