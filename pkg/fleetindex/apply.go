@@ -60,13 +60,13 @@ func (w *Writer) Apply(ctx context.Context, c Changes) (Applied, error) {
 	case len(c.Put)+len(c.Gone) > MaxChanges:
 		err = fmt.Errorf("there are %d changes, more than %d", len(c.Put)+len(c.Gone), MaxChanges)
 	default:
-		before := f
+		before, rows := f, prepare(f.Definition, c.Put)
 		err = w.store.write(ctx, func(tx *transaction) error {
 			f, applied = before, Applied{}
 			if err := w.fence(ctx, tx); err != nil {
 				return err
 			}
-			return (&application{tx: tx, feed: &f, free: w.store.maxRows - w.total()}).run(ctx, c, &applied)
+			return (&application{tx: tx, feed: &f, free: w.store.maxRows - w.total()}).run(ctx, c, rows, &applied)
 		})
 	}
 	if err != nil {
@@ -92,7 +92,8 @@ type application struct {
 	free int64
 }
 
-func (a *application) run(ctx context.Context, c Changes, applied *Applied) error {
+// run writes changes, of which rows are those of Put.
+func (a *application) run(ctx context.Context, c Changes, rows []prepared, applied *Applied) error {
 	ids, err := a.find(ctx, c)
 	if err != nil {
 		return err
@@ -110,25 +111,24 @@ func (a *application) run(ctx context.Context, c Changes, applied *Applied) erro
 	applied.Gone = len(gone)
 	a.feed.Total -= int64(len(gone))
 	a.free += int64(len(gone))
-	var rows []written
+	var written []prepared
 	at := map[int64]int{}
-	for i := range c.Put {
-		row, err := a.prepare(&c.Put[i], ids)
-		if err != nil {
+	for _, row := range rows {
+		if err := a.number(&row, ids); err != nil {
 			applied.refuse(err.Error())
 			continue
 		}
 		if earlier, ok := at[row.id]; ok {
-			rows[earlier] = row // the later one counts
+			written[earlier] = row // the later one counts
 			continue
 		}
-		at[row.id] = len(rows)
-		rows = append(rows, row)
+		at[row.id] = len(written)
+		written = append(written, row)
 	}
-	if err := a.put(ctx, rows); err != nil {
+	if err := a.put(ctx, written); err != nil {
 		return err
 	}
-	applied.Put = len(rows)
+	applied.Put = len(written)
 	if c.Version != "" {
 		a.feed.Version = c.Version
 	}
@@ -195,48 +195,62 @@ func (a *application) remove(ctx context.Context, ids []int64) error {
 	return nil
 }
 
-// written is a row as it is stored.
-type written struct {
+// prepared is a row as it is stored, but for its id, or why it is not.
+type prepared struct {
 	id     int64
 	row    *feed.Row
 	status string
 	words  document
+	err    error
 }
 
-// prepare checks a row and finds its id.
-func (a *application) prepare(row *feed.Row, ids map[feed.Key]int64) (written, error) {
-	if err := row.Check(a.feed.Definition); err != nil {
-		return written{}, err
+// prepare checks rows and makes their words. An engine with one writer would have others wait for that in a transaction.
+func prepare(d feed.Definition, rows []feed.Row) []prepared {
+	all := make([]prepared, len(rows))
+	for i := range rows {
+		p := &all[i]
+		p.row = &rows[i]
+		if p.err = p.row.Check(d); p.err != nil {
+			continue
+		}
+		values, err := p.row.Values()
+		if p.err = err; err != nil {
+			continue
+		}
+		p.words = newDocument(p.row, values)
+		if column := d.StatusColumn(); column >= 0 {
+			p.status, _ = values[column].(string)
+		}
 	}
-	values, err := row.Values()
-	if err != nil {
-		return written{}, err
-	}
-	id, ok := ids[row.Key]
+	return all
+}
+
+// number finds the id of a row that is stored, or gives it one.
+func (a *application) number(p *prepared, ids map[feed.Key]int64) error {
+	id, ok := ids[p.row.Key]
 	switch {
+	case p.err != nil:
+		return p.err
 	case ok:
 	case a.free <= 0:
-		return written{}, errors.New("the cluster has more objects than the index takes")
+		return errors.New("the cluster has more objects than the index takes")
 	case a.feed.next > maxRow:
-		return written{}, errors.New("the resource had more objects than a feed has numbers")
+		return errors.New("the resource had more objects than a feed has numbers")
 	default:
 		id = firstRow(a.feed.id) + a.feed.next
-		ids[row.Key] = id
+		ids[p.row.Key] = id
 		a.feed.next++
 		a.feed.Total++
 		a.free--
 	}
-	w := written{id: id, row: row, words: newDocument(row, values)}
-	if column := a.feed.Definition.StatusColumn(); column >= 0 {
-		w.status, _ = values[column].(string)
-	}
-	return w, nil
+	p.id = id
+	return nil
 }
 
 const rowColumns = `id, feed, namespace, name, uid, version, created, deleted, labels, owner, images, node, status, cells`
 
 // put writes rows. Statements with many rows are fewer round trips to PostgreSQL.
-func (a *application) put(ctx context.Context, rows []written) error {
+func (a *application) put(ctx context.Context, rows []prepared) error {
 	for len(rows) > 0 {
 		part := rows[:1]
 		if len(rows) >= chunk {

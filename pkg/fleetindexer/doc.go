@@ -75,7 +75,7 @@
 //
 // A message does not say of which cluster it is; the follower's Writer does, so rows of others cannot be
 // written. Its resources must be among those that were asked for. Frames are bounded before they are
-// unpacked, messages before they are parsed, rows and their number by the store, and a few messages are unpacked at a
+// unpacked, messages before they are parsed, rows and their number by the store, and 32 messages are unpacked at a
 // time, none of them waiting for its agent. Of one cluster 4 MiB and 50 messages a second are taken, beyond a
 // burst; the rest waits at the agent. A stream that is silent for 3 minutes ends. Versions that decrease are
 // taken as they come: they concern the cluster's own rows. A definition of a resource may change a few times on one

@@ -16,8 +16,8 @@ const (
 	// openings is how many streams begin at a time: each asks the store for what it has, and has its agent dialed.
 	// Agents that never begin to answer hold one of these for openTimeout, and then pause for longer.
 	openings = 256
-	// parsings is how many messages are unpacked at a time.
-	parsings = 8
+	// parsings is how many messages are unpacked at a time, of 8 MiB at most, and how many writes share a transaction of SQLite.
+	parsings = 32
 	// currentFor is how long rows count as current after the cluster was heard.
 	currentFor = 30 * time.Second
 )
