@@ -168,6 +168,7 @@ var measured = map[string][]string{
 	"test/bench/results.txt":        {"pkg/carrier", "pkg/connect", "pkg/dial", "pkg/frames", "pkg/proxyserver", "pkg/tunnel"},
 	"test/bench/api.txt":            {"pkg/httprelay", "pkg/proxyagent", "pkg/proxyapi"},
 	"test/bench/fleet.txt":          {"pkg/fleetview"},
+	"test/e2e/clients.txt":          {"pkg/fleetview", "pkg/proxyagent", "pkg/proxyapi"},
 	"test/conformance/upstream.txt": {"charts", "pkg/addonmanager"},
 	"test/e2e/faults.txt":           {"pkg"},
 	"test/e2e/karmada.txt":          {"pkg/addonmanager/karmada", "pkg/proxyapi"},
