@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -15,6 +16,7 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/agentclient"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetindex/feed"
 	"open-cluster-management.io/cluster-proxy/pkg/httprelay"
+	"open-cluster-management.io/cluster-proxy/pkg/tunnel"
 )
 
 // maxRefusal bounds what is read of an agent's answer that is no stream, and maxDecisions what is read of decisions.
@@ -47,6 +49,12 @@ func (e *refusedError) Error() string {
 func refuses(err error) bool {
 	var refused *refusedError
 	return errors.As(err, &refused) && (refused.code == http.StatusForbidden || refused.code == http.StatusNotFound)
+}
+
+// isAway reports whether a cluster has no agent, if only while it restarts: its rows would go and come again otherwise. To
+// package agentclient such a cluster is not away yet, because a request to it had better wait.
+func isAway(err error) bool {
+	return agentclient.IsAway(err, time.Time{}) || tunnel.CodeOf(err) == tunnel.NoAgent
 }
 
 // tunnelAgents asks agents through the tunnel.

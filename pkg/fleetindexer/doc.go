@@ -8,7 +8,8 @@
 //
 // A follower claims its cluster, says what the store has (digests, and the items of small resources and of
 // namespaces that differ), and applies what the agent sends. A stream that ends is followed by another one, after a
-// pause up to a second that doubles up to a minute, unless the stream lasted a minute. If the agent wants to be asked
+// pause up to a second that doubles up to a minute, unless the stream lasted a minute. The pause of a cluster that was away ends when
+// its agent answers a question about rights. If the agent wants to be asked
 // again, the namespaces that it names are told as items then.
 //
 //	proxy API ── TablesRequest, SearchRequest, CountRequest ──▶ answers ── what the caller may list ──▶ store

@@ -45,6 +45,8 @@ func rowsOf(names ...string) (rows []feed.Row) {
 // fakeAgents are the agents of all clusters. Each stream is for the test to answer.
 type fakeAgents struct {
 	streams chan *fakeStream
+	// stream is the last one.
+	stream *fakeStream
 	// refuse, if it is set, is the answer to requests.
 	refuse error
 	asked  atomic.Int32
@@ -80,7 +82,7 @@ func (a *fakeAgents) next(t *testing.T) *fakeStream {
 	t.Helper()
 	select {
 	case s := <-a.streams:
-		s.t = t
+		s.t, a.stream = t, s
 		return s
 	case <-t.Context().Done():
 		t.Fatal("no stream was opened")

@@ -8,7 +8,6 @@ import (
 
 	"k8s.io/klog/v2"
 
-	"open-cluster-management.io/cluster-proxy/pkg/agentclient"
 	"open-cluster-management.io/cluster-proxy/pkg/dial"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetindex"
 )
@@ -56,13 +55,29 @@ func (f *follower) run(ctx context.Context) {
 		if failures++; time.Since(began) >= lasting {
 			failures = 1
 		}
-		timer := time.NewTimer(pause(failures))
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-		case <-timer.C:
+		if f.pause(ctx, pause(failures), reason == endedAway) {
+			failures = 0
 		}
 	}
+}
+
+// pause waits, and reports whether the agent came back meanwhile, which ends the pause of a cluster that is away. No other pause
+// ends early: an agent that answers questions and breaks streams would have a new one for each question.
+func (f *follower) pause(ctx context.Context, pause time.Duration, isAway bool) (isBack bool) {
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	back := make(chan struct{})
+	if isAway {
+		f.waiting.Store(&back)
+		defer f.waiting.Store(nil)
+	}
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	case <-back:
+		return true
+	}
+	return false
 }
 
 // once follows the cluster as long as one stream lasts.
@@ -99,6 +114,9 @@ func (f *follower) open(ctx context.Context, cancel func()) (*stream, io.ReadClo
 	}
 	f.count(f.writer)
 	body, err := f.agents.open(ctx, f.cluster.Name, request)
+	if err == nil {
+		f.opened.Store(time.Now().UnixNano())
+	}
 	f.refused.Store(refuses(err))
 	if f.refused.Load() {
 		err = errors.Join(err, f.drop(ctx))
@@ -128,7 +146,7 @@ func reasonOf(err error) string {
 		return endedAgain
 	case errors.As(err, new(*refusedError)):
 		return endedRefused
-	case agentclient.IsAway(err, time.Time{}):
+	case isAway(err):
 		return endedAway
 	}
 	return endedBroken

@@ -207,6 +207,53 @@ func TestPauses(t *testing.T) {
 
 func TestOwnerRefuses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+// TestClusterIsBack has a cluster away for so long that pauses are long. A stream and a question about rights each learn from the other
+// that its agent is there.
+func TestClusterIsBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, agents := newTestShared(t, fleetindex.Options{})
+		clusters := &fakeClusters{fails: map[string]error{}, reviews: map[string]int{}}
+		rights := newRights(clusters, func(string) string { return "uid-a" }, 0, s)
+		f, stop := follow(t, s)
+		defer stop()
+		s.followed.Store(f.cluster, &f.progress)
+		as, err := newCaller(jane)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ask := func() verdict {
+			return rights.ask(t.Context(), as, f.cluster, []feed.Question{{Resource: pods, Verb: verbList}}, 1).wait(t.Context())[0]
+		}
+		for err, want := range map[error]bool{errAway: true, &refusedError{http.StatusServiceUnavailable, "not now"}: false} {
+			agents.refuse = err
+			if stream := agents.stream; stream != nil {
+				_ = stream.pipe.Close()
+			}
+			time.Sleep(time.Hour)
+			synctest.Wait()
+			agents.refuse = nil
+			began := time.Now()
+			if v := ask(); !v.isAllowed {
+				t.Errorf("%v: got %+v", err, v)
+			}
+			if agents.next(t); time.Since(began) == 0 != want {
+				t.Errorf("%v: a new stream after %s", err, time.Since(began))
+			}
+		}
+		time.Sleep(lasting) // the next pause is short
+		clusters.fails["a"] = errAway
+		if v := ask(); !v.isAway {
+			t.Errorf("got %+v", v)
+		}
+		delete(clusters.fails, "a")
+		_ = agents.stream.pipe.Close()
+		agents.next(t)
+		if v := ask(); !v.isAllowed || v.isAway {
+			t.Errorf("after a new stream: %+v", v)
+		}
+	})
+}
+
 		s, agents := newTestShared(t, fleetindex.Options{})
 		one, stop := follow(t, s)
 		defer stop()

@@ -8,11 +8,9 @@ import (
 
 	"k8s.io/apiserver/pkg/authentication/user"
 
-	"open-cluster-management.io/cluster-proxy/pkg/agentclient"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetindex"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetindex/feed"
 	"open-cluster-management.io/cluster-proxy/pkg/indexapi"
-	"open-cluster-management.io/cluster-proxy/pkg/tunnel"
 )
 
 // pending is what a caller waits for of one cluster.
@@ -71,6 +69,7 @@ func (r *rights) fly(ctx context.Context, key flightKey, f *flight, as *caller, 
 		err = nil
 	}
 	if err == nil && isAsked && isSame {
+		r.kept.endPause(key.cluster)
 		r.takeBack(ctx, as, key.cluster, questions, decisions, at)
 	}
 	r.mu.Lock()
@@ -94,12 +93,6 @@ func (r *rights) fly(ctx context.Context, key flightKey, f *flight, as *caller, 
 		r.rememberLocked(as, key.cluster, questions[i], d, at)
 	}
 	r.metrics.decisions.WithLabelValues(decisionAsked).Add(float64(len(decisions)))
-}
-
-// isAway reports whether a cluster has no agent, if only while it restarts: its rows would go and come again otherwise. To
-// package agentclient such a cluster is not away yet, because a request to it had better wait.
-func isAway(err error) bool {
-	return agentclient.IsAway(err, time.Time{}) || tunnel.CodeOf(err) == tunnel.NoAgent
 }
 
 // review asks a cluster when it is its turn, and returns when that was; the zero time if its turn did not come.

@@ -70,6 +70,10 @@ type progress struct {
 	// heard is when all rows were last known to be those of the cluster, in nanoseconds since 1970; 0 if they
 	// were not since the process began.
 	heard atomic.Int64
+	// opened is when the agent last answered a request for rows, in nanoseconds since 1970; 0 if it has not.
+	opened atomic.Int64
+	// waiting is what ends the pause of the follower while the cluster is away, when it is closed.
+	waiting atomic.Pointer[chan struct{}]
 	// refused says that the cluster is not to be indexed, by its owner's will or its agent's configuration.
 	refused atomic.Bool
 	// rows is how many there are.
@@ -91,6 +95,21 @@ func (s *shared) lastHeard(c fleetindex.Cluster, stored, now time.Time) (heard t
 		heard = time.Unix(0, at)
 	}
 	return heard, now.Sub(heard) <= currentFor
+}
+
+// endPause has the follower of a cluster try again at once, if the cluster is this replica's and was away.
+func (s *shared) endPause(c fleetindex.Cluster) {
+	if p, ok := s.followed.Load(c); ok {
+		if back := p.(*progress).waiting.Swap(nil); back != nil {
+			close(*back)
+		}
+	}
+}
+
+// hasOpened reports whether a cluster of this replica has answered a request for rows after a time.
+func (s *shared) hasOpened(c fleetindex.Cluster, since time.Time) bool {
+	p, ok := s.followed.Load(c)
+	return ok && p.(*progress).opened.Load() > since.UnixNano()
 }
 
 // isAbsent reports whether a cluster of this replica says that it does not have a resource.

@@ -134,10 +134,10 @@ func (r *rights) wasAllowed(as *caller, c fleetindex.Cluster, q feed.Question) b
 	return r.knownLocked(as, c, q).isAllowed
 }
 
-// failedLocked returns why a cluster could not be asked lately.
+// failedLocked returns why a cluster could not be asked lately. One that was away is asked again as soon as its agent is there.
 func (r *rights) failedLocked(c fleetindex.Cluster, now time.Time) (failure, bool) {
 	f, ok := r.failures[c]
-	return f, ok && now.Sub(f.at) < failedFor
+	return f, ok && now.Sub(f.at) < failedFor && !(f.isAway && r.kept.hasOpened(c, f.at))
 }
 
 // knownLocked returns the last decision of a cluster.
