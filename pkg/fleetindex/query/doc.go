@@ -14,8 +14,8 @@
 // its resource, as in kind:pods or kind:deployments.apps. The keys image and label search texts in
 // which a * can only be at the end.
 //
-// A key that is not known is an error, because a typing error would find nothing. Quotes make a text
-// with a colon a word.
+// A key that is not known is an error, because a typing error would find nothing, and so is a ! behind a comma, which
+// could mean two things. Quotes make a text with a colon a word.
 //
 // String returns the query in one form, which identifies it: Parse(q.String()) is q.
 //

@@ -143,6 +143,9 @@ func parseTerm(text string) (Term, string, error) {
 		return term, "", fmt.Errorf("%s: needs a value", term.Key)
 	}
 	for part := range strings.SplitSeq(value, ",") {
+		if without, isNot := strings.CutPrefix(part, "!"); isNot && len(term.Values) > 0 {
+			return term, "", fmt.Errorf("%s: has %s behind a comma, and ! is for all values: write %s:!%s as a term of its own, or, for none of some values, one ! before the first", term.Key, part, term.Key, without)
+		}
 		term.Values = append(term.Values, Value(part))
 	}
 	return term, rest, nil

@@ -49,6 +49,8 @@ func TestParseRefuses(t *testing.T) {
 		"label:=web":                          "names no label",
 		"label:!app":                          "cannot be searched",
 		"web !kube":                           "a word has no !",
+		"name:web,!x":                         "write name:!x as a term of its own",
+		"name:!web,!x":                        "one ! before the first",
 		"a\x00":                               "is no text",
 		"\xff":                                "is no text",
 		strings.Repeat("a", MaxQuery+1):       "bytes",
