@@ -64,6 +64,8 @@ type tables struct {
 	request indexapi.TablesRequest
 	now     time.Time
 	w       *bufio.Writer
+	// selectsNamespace says that the field selector is about namespaces.
+	selectsNamespace bool
 	// clusters are those that were asked for, and parts what is known of each, in the same order.
 	clusters []fleetindex.Cluster
 	parts    map[string]*part
@@ -104,6 +106,7 @@ func (t *tables) prepare(ctx context.Context) (o fleetindex.ListOptions, err err
 	if err != nil {
 		return o, err
 	}
+	t.selectsNamespace = slices.ContainsFunc(o.Fields.Requirements(), func(r fields.Requirement) bool { return r.Field == "metadata.namespace" })
 	t.clusters, t.parts = clusters, make(map[string]*part, len(clusters))
 	isIndexed := slices.Contains(t.resources, q.Resource)
 	questions := []feed.Question{{Resource: q.Resource, Verb: verbList, Namespace: q.Namespace}}
@@ -168,7 +171,7 @@ func (t *tables) reads(l *fleetindex.Listed) bool {
 	switch {
 	case l.Definition.Version != t.request.Version:
 		p.head.Unindexed = fmt.Sprintf("it has rows of version %q", l.Definition.Version)
-	case t.request.Namespace != "" && !l.Definition.Namespaced:
+	case (t.request.Namespace != "" || t.selectsNamespace) && !l.Definition.Namespaced: // most kube-apiservers refuse such a list
 		p.head.Unindexed = "the resource is in no namespace"
 	case !l.Synced:
 		p.head.Unindexed = "its rows are not all there yet"

@@ -81,6 +81,25 @@ func TestTables(t *testing.T) {
 	})
 }
 
+// TestFieldsOfNoNamespace selects nodes by namespaces, which most kube-apiservers refuse, each in its words: clusters are asked.
+func TestFieldsOfNoNamespace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		f.put(t, "a")
+		if err := f.writers["a"].Define(t.Context(), feed.Definition{Resource: nodes, Version: "v1", Kind: "Node", Columns: []feed.Column{{Name: "Name", Type: "string"}}}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.writers["a"].Apply(t.Context(), fleetindex.Changes{Resource: nodes, Version: "100", Synced: true}); err != nil {
+			t.Fatal(err)
+		}
+		for selector, want := range map[string]string{"": "", "metadata.name=x": "", "metadata.namespace!=x": "the resource is in no namespace", "metadata.name=x,metadata.namespace=y": "the resource is in no namespace"} {
+			if got := f.tables(t, indexapi.TablesRequest{Resource: nodes, FieldSelector: selector, Clusters: asked("a")})[0].Unindexed; got != want {
+				t.Errorf("%q: got %q, want %q", selector, got, want)
+			}
+		}
+	})
+}
+
 // TestTablesOf has each state in which a cluster can be.
 func TestTablesOf(t *testing.T) {
 	failed := errors500{}
