@@ -21,8 +21,9 @@ type Count struct {
 type Counts struct {
 	// Groups are those with the most rows.
 	Groups []Count
-	// Total is the number of rows in all groups, also those beyond the limit.
+	// Total is the number of rows in all groups, also those beyond the limit, and Left how many groups are beyond it.
 	Total int64
+	Left  int
 }
 
 // countedColumns are the columns of keys that rows have themselves.
@@ -129,6 +130,9 @@ func (c *counter) result(limit int) *Counts {
 	slices.SortFunc(counts.Groups, func(a, b Count) int {
 		return cmp.Or(-cmp.Compare(a.N, b.N), slices.Compare(a.Values, b.Values))
 	})
-	counts.Groups = counts.Groups[:min(limit, len(counts.Groups))]
+	if counts.Left = len(counts.Groups) - limit; counts.Left > 0 {
+		counts.Groups = counts.Groups[:limit]
+	}
+	counts.Left = max(0, counts.Left)
 	return counts
 }

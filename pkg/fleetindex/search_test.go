@@ -242,12 +242,12 @@ func TestCount(t *testing.T) {
 			limit int
 			want  string
 		}{
-			{"web", []query.Key{query.Cluster}, 0, "{[{[a] 3} {[b] 3}] 6}"},
-			{"", []query.Key{query.Cluster, query.Status}, 0, "{[{[a Running] 2} {[b Running] 2} {[a Pending] 1} {[b Pending] 1}] 6}"},
-			{"web", []query.Key{query.Status, query.Namespace}, 1, "{[{[Pending x] 2}] 6}"},
-			{"status:pending", []query.Key{query.Kind, query.Node}, 0, "{[{[Pod node-1] 2}] 2}"},
-			{"web", nil, 0, "{[{[] 6}] 6}"},
-			{"nothing", []query.Key{query.Kind}, 0, "{[] 0}"},
+			{"web", []query.Key{query.Cluster}, 0, "{[{[a] 3} {[b] 3}] 6 0}"},
+			{"", []query.Key{query.Cluster, query.Status}, 0, "{[{[a Running] 2} {[b Running] 2} {[a Pending] 1} {[b Pending] 1}] 6 0}"},
+			{"web", []query.Key{query.Status, query.Namespace}, 1, "{[{[Pending x] 2}] 6 2}"},
+			{"status:pending", []query.Key{query.Kind, query.Node}, 0, "{[{[Pod node-1] 2}] 2 0}"},
+			{"web", nil, 0, "{[{[] 6}] 6 0}"},
+			{"nothing", []query.Key{query.Kind}, 0, "{[] 0 0}"},
 		} {
 			got, err := s.Count(t.Context(), SearchOptions{Query: parse(t, c.text), Rights: everything, Limit: c.limit}, c.by...)
 			if err != nil || fmt.Sprint(*got) != c.want {

@@ -66,7 +66,7 @@ func (a *answers) answerCount(ctx context.Context, w http.ResponseWriter, r *htt
 	if err != nil {
 		return err
 	}
-	answer := indexapi.CountAnswer{Basis: s.limited(), Counts: []indexapi.Count{}, Total: counts.Total}
+	answer := indexapi.CountAnswer{Basis: s.limited(), Counts: []indexapi.Count{}, Left: counts.Left, Total: counts.Total}
 	for _, c := range counts.Groups {
 		answer.Counts = append(answer.Counts, indexapi.Count{Values: c.Values, N: c.N})
 	}

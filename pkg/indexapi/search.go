@@ -98,8 +98,10 @@ type Count struct {
 // CountAnswer answers a CountRequest.
 type CountAnswer struct {
 	Basis
-	// Counts are those with the most rows.
+	// Counts are those with the most rows, at most SearchRequest.Limit.
 	Counts []Count `json:"counts"`
 	// Total is the number of all rows, also those in no count.
 	Total int64 `json:"total"`
 }
+	// Left is how many counts there are besides those.
+	Left int `json:"left,omitempty"`

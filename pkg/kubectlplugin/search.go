@@ -241,7 +241,7 @@ func (s *search) showCounts(p *cli.Factory, answer *counted) error {
 		return err
 	}
 	if left > 0 {
-		fmt.Fprintf(p.Err, "%d more are in counts that are not shown\n", left)
+		fmt.Fprintf(p.Err, "%d more are in %s not shown: search for less, or count by less\n", left, cli.Count(answer.Left, "count"))
 	}
 	return nil
 }

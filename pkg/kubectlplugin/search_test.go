@@ -43,7 +43,7 @@ func (h searchHub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	values := r.URL.Query()
 	if values.Has("countBy") {
-		_ = json.NewEncoder(w).Encode(counted{metav1.TypeMeta{APIVersion: clusterproxy.GroupVersion.String(), Kind: "FleetCount"}, indexapi.CountAnswer{Basis: h.basis, Total: 12,
+		_ = json.NewEncoder(w).Encode(counted{metav1.TypeMeta{APIVersion: clusterproxy.GroupVersion.String(), Kind: "FleetCount"}, indexapi.CountAnswer{Basis: h.basis, Total: 12, Left: 1,
 			Counts: []indexapi.Count{{Values: []string{"edge-7", "Running"}, N: 8}, {Values: []string{"edge-8", ""}, N: 3}}}})
 		return
 	}
@@ -101,7 +101,7 @@ func TestSearch(t *testing.T) {
 		"all":       {hub: searchHub{hits: many}, args: []string{"--limit=0"}, asked: []string{"limit=500&q=", "continue=500&limit=500&q=", "continue=1000&limit=500&q="}, lines: 1201},
 		"the basis": {hub: searchHub{hits: three[:1], basis: basis}, args: []string{"web"}, errOut: "Warning: cluster edge-7 was last heard at 2026-11-29T10:02:00Z; its objects are as of then\n" + "Warning: cluster edge-8 is incomplete in the fleet index (it has more than 100000 objects); some of its objects are not found\n" + "Warning: cluster edge-9 could not decide what you may see (no answer); objects of it are not shown\n" + "Warning: cluster old is not in the fleet index (its agent is too old); its objects are not found\n" + "Warning: in 3 clusters you may not list all of these kinds; such objects are not shown\n" + "Warning: in 1 cluster you may list some namespaces at most; objects in them may be missing: name the namespaces, as in namespace:a,b, and few clusters\n" + "Warning: 2 clusters more: the answer says so of their objects too\n"},
 		"counts": {hub: searchHub{}, args: []string{"kind:pod", "--count-by=cluster,status"}, asked: []string{"countBy=cluster%2Cstatus&q=kind%3Apod"},
-			out: "CLUSTER   STATUS    COUNT\nedge-7    Running   8\nedge-8    <none>    3\n", errOut: "1 more are in counts that are not shown\n"},
+			out: "CLUSTER   STATUS    COUNT\nedge-7    Running   8\nedge-8    <none>    3\n", errOut: "1 more are in 1 count not shown: search for less, or count by less\n"},
 		"counts as names": {hub: searchHub{}, args: []string{"--count-by=cluster", "-o", "name"}, err: "--output=name is for objects"},
 		"no key":          {args: []string{"king:pod"}, err: `"king" is no key of a search`},
 		"no view":         {args: []string{"--view=.."}, err: `--view is "..", which cannot be the name of a view`},

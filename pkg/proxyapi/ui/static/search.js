@@ -34,7 +34,7 @@ export class Search {
     this.facets = new Map(facets.map(([key, title]) => {
       const all = element('div', 'facet');
       $('facets').append(all);
-      return [key, { key, title, all, counts: [], total: 0, open: false }];
+      return [key, { key, title, all, counts: [], total: 0, unshown: 0, open: false }];
     }));
     $('examples').append(...examples.flatMap(([query, meaning]) => {
       const button = element('button', 'example', query);
@@ -96,7 +96,7 @@ export class Search {
   }
 
   clearCounts() {
-    for (const facet of this.facets.values()) Object.assign(facet, { counts: [], total: 0, open: false });
+    for (const facet of this.facets.values()) Object.assign(facet, { counts: [], total: 0, unshown: 0, open: false });
   }
 
   // fragment is that of the search which is shown.
@@ -147,7 +147,7 @@ export class Search {
         const counted = await api.search(this.view, { q: this.query, countBy: facet.key }, signal);
         if (signal.aborted) return;
         const counts = (counted.counts ?? []).map((c) => ({ value: c.values?.[0] ?? '', n: c.n }));
-        Object.assign(facet, { counts, total: counted.total, open: false });
+        Object.assign(facet, { counts, total: counted.total, unshown: counted.left ?? 0, open: false });
         this.total = counted.total;
         this.show();
       }
@@ -264,7 +264,7 @@ export class Search {
       all.append(more);
     }
     const left = total - counts.reduce((sum, c) => sum + c.n, 0);
-    if (left > 0) all.append(element('p', 'help', `${number(left)} more are in counts that are not shown`));
+    if (left > 0) all.append(element('p', 'help', `${number(left)} more are in ${number(facet.unshown)} counts that are not shown`));
   }
 
   // toggle shows what has no column, below a row, or hides it.
