@@ -24,10 +24,8 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/kubectlplugin/cli"
 )
 
-const (
-	// defaultHits is how many rows are shown, and hitsPerPage how many are asked for at a time.
-	defaultHits, hitsPerPage = 500, 500
-)
+// defaultHits is how many rows are shown, and hitsPerPage how many are asked for at a time.
+const defaultHits, hitsPerPage = 500, 500
 
 // search is one search.
 type search struct {
@@ -56,7 +54,8 @@ func searchCommand(p *cli.Factory) *cobra.Command {
 A query is words and keys, and an object must match all of them. A word is found in names, labels, images, owners, nodes and
 what kubectl prints of an object. Keys are cluster, kind, namespace, name, status, node, label and image:
 kind:pod,deployment is one of them, namespace:!kube-* is none of these, and label:app=web is a label. Words in "quotes"
-follow each other; quote them for the shell too.
+follow each other; quote them for the shell too. --namespace=shop is as namespace:shop; the namespace of the kubeconfig's
+context means nothing here.
 
 The index shows what you may list in each cluster. Standard error names clusters of which it could not find that out, and those
 that are away, whose objects are as of when they were last heard. With --output=name a line is what kubectl takes in the
@@ -87,6 +86,10 @@ func (s *search) run(ctx context.Context, p *cli.Factory, text string) error {
 	if s.limit < 0 {
 		return fmt.Errorf("--limit is %d: it must not be less than 0", s.limit)
 	}
+	text, err := inNamespace(text, p.Overrides.Context.Namespace)
+	if err != nil {
+		return err
+	}
 	if _, err := query.Parse(text); err != nil {
 		return err
 	}
@@ -111,6 +114,17 @@ func (s *search) run(ctx context.Context, p *cli.Factory, text string) error {
 	}
 	progress.Done()
 	return s.show(p, answer)
+}
+
+// inNamespace restricts a query to the namespace of the flag, if there is one.
+func inNamespace(text, namespace string) (string, error) {
+	if namespace == "" {
+		return text, nil
+	}
+	if wrong := content.IsDNS1123Label(namespace); len(wrong) > 0 {
+		return "", fmt.Errorf("--namespace is %q, which cannot be the name of a namespace: put several, and patterns, into the query, as in namespace:shop,team-*", namespace)
+	}
+	return strings.TrimSpace(fmt.Sprintf("%s %s:%s", text, query.Namespace, namespace)), nil
 }
 
 // ask asks the hub.
