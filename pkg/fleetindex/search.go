@@ -118,8 +118,14 @@ func (d *directory) asked(o SearchOptions) []place {
 	clusters := func(c Cluster) bool {
 		return (o.Clusters == nil || o.Clusters(c)) && o.Query.Match(query.Cluster, c.Name)
 	}
+	wanted := map[*feed.Definition]bool{}
 	return d.places(clusters, func(d *feed.Definition) bool {
-		return o.Query.Match(query.Kind, d.Kind, d.Resource.Resource, d.Resource.String())
+		isWanted, ok := wanted[d]
+		if !ok {
+			isWanted = o.Query.Match(query.Kind, d.Names()...)
+			wanted[d] = isWanted
+		}
+		return isWanted
 	})
 }
 

@@ -229,15 +229,17 @@ func TestKindsThatAreNotIndexed(t *testing.T) {
 			}
 			return fmt.Sprint(w.Code, " ", w.Body)
 		}
-		const known = "kind:%s names nothing that is in the fleet index, which has nodes, pods, networkpolicies.networking.k8s.io, endpoints: ask the clusters"
+		near := map[string]string{"pdo": " (did you mean pods?)", "pods.apps": " (did you mean pods?)", "NetworkPolicy.extensions": " (did you mean networkpolicies.networking.k8s.io?)"}
+		const known = "kind:%s names nothing that is in the fleet index%s, which has nodes, pods, networkpolicies.networking.k8s.io, endpoints: ask the clusters"
 		for _, path := range []string{indexapi.SearchPath, indexapi.CountPath} {
 			for text, unknown := range map[string]string{
 				"kind:secret": "secret", "kind:Secrets web": "Secrets", "kind:pod,secret": "secret", "kind:pdo": "pdo", "kind:secret*": "secret*", "kind:pods.apps": "pods.apps",
 				"kind:pod": "", "kind:Pods": "", "kind:p*": "", "kind:node": "", "kind:NetworkPolicy": "", "kind:*policy": "", "kind:networkpolicies.networking.k8s.io": "", "kind:endpoints": "",
 				"kind:!secret": "", "secret": "", "kind:machine": "", "kind:mach*": "",
+				"kind:po": "", "kind:NO": "", "kind:netpol": "", "kind:NetworkPolicy.networking.k8s.io": "", "kind:NetworkPolicy.extensions": "NetworkPolicy.extensions",
 			} {
 				got := refused(path, text, "a", "b")
-				if unknown == "" && got != "" || unknown != "" && (!strings.HasPrefix(got, "400 ") || !strings.Contains(got, fmt.Sprintf(known, unknown))) {
+				if unknown == "" && got != "" || unknown != "" && (!strings.HasPrefix(got, "400 ") || !strings.Contains(got, fmt.Sprintf(known, unknown, near[unknown]))) {
 					t.Errorf("%s %s: got %q", path, text, got)
 				}
 			}

@@ -29,6 +29,7 @@
 // # Files
 //
 //	message.go  what index and agent say to each other
+//	kinds.go    what resources are called
 //	row.go      resources, their columns, rows and their bounds
 //	digest.go   items and digests
 package feed

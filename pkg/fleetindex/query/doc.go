@@ -10,8 +10,8 @@
 // All terms of a query must match. Words are whole and in any case: log4j is in
 // "registry/log4j:2.0", whose words are registry, log4j, 2 and 0. A word with punctuation is its
 // parts in sequence. The values of kind, status, cluster, namespace, name and node are compared in
-// any case with the whole text, and their patterns know * and ?. A kind is also found by the name of
-// its resource, as in kind:pods or kind:deployments.apps. The keys image and label search texts in
+// any case with the whole text, and their patterns know * and ?. A kind is also found by the names of
+// its resource, as in kind:pods, kind:deploy or kind:deployments.apps. The keys image and label search texts in
 // which a * can only be at the end.
 //
 // A key that is not known is an error, because a typing error would find nothing, and so is a ! behind a comma, which
