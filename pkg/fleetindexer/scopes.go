@@ -78,12 +78,18 @@ func (s *search) decide(ctx context.Context, feeds []fleetindex.Searched) map[fl
 	}
 	// A search for everything is not about what the caller may not see anyway.
 	if s.namesKinds() {
-		s.basis.Denied = len(refused)
+		s.basis.Denied, s.basis.DeniedIn = len(refused), fewOf(refused)
 	}
 	if !s.findsAllNamed(partly) {
-		s.basis.Partly = len(partly)
+		s.basis.Partly, s.basis.PartlyIn = len(partly), fewOf(partly)
 	}
 	return denied
+}
+
+// fewOf returns the first clusters by name.
+func fewOf[V any](clusters map[string]V) []string {
+	names := slices.Sorted(maps.Keys(clusters))
+	return names[:min(len(names), indexapi.MaxFew)]
 }
 
 // namesKinds reports whether the query says of which kinds objects are.

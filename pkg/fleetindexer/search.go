@@ -110,6 +110,7 @@ func (s *search) prepare(ctx context.Context) (o fleetindex.SearchOptions, err e
 			s.clusters[c.Name] = c
 		}
 	}
+	s.basis.Unknown = unknownClusters(s.query, clusters)
 	o = fleetindex.SearchOptions{Query: s.query, Caller: s.request.Caller.Name, Limit: s.request.Limit, Continue: s.request.Continue, Rights: s.rightsOf,
 		Clusters: func(c fleetindex.Cluster) bool { return s.clusters[c.Name] == c && c.Name != "" }}
 	feeds, err := s.store.Feeds(ctx, o)
@@ -126,6 +127,19 @@ func (s *search) prepare(ctx context.Context) (o fleetindex.SearchOptions, err e
 		return o, err
 	}
 	return o, s.findBasis(ctx)
+}
+
+// unknownClusters returns what a query says of clusters and names none of these.
+func unknownClusters(q query.Query, clusters []fleetindex.Cluster) (unknown []string) {
+	for _, t := range q.Of(query.Cluster) {
+		for _, value := range t.Values {
+			isNamed := func(c fleetindex.Cluster) bool { return value.Match(c.Name) }
+			if !t.Not && !slices.ContainsFunc(clusters, isNamed) && !slices.Contains(unknown, string(value)) {
+				unknown = append(unknown, string(value))
+			}
+		}
+	}
+	return unknown
 }
 
 // findBasis says what the answer is based on. Why rows are missing may name objects, so only those hear it who may list all.

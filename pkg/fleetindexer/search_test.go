@@ -108,6 +108,7 @@ func TestSearchOfTeam(t *testing.T) {
 			Undecided: map[string]string{"left": "it is away, and had not decided what the caller may list: no agent is connected", "unsure": "it has not decided what the caller may list: it broke"},
 			Unindexed: map[string]string{"new": "the hub serves no cluster with this name and UID"},
 			Partly:    3,
+			PartlyIn:  []string{"away", "none", "part"},
 		}
 		if diff := cmp.Diff(want, answer.Basis); diff != "" {
 			t.Error(diff)
@@ -146,7 +147,7 @@ func TestPartly(t *testing.T) {
 			}
 		}
 		for text, want := range map[string]int{"": 0, "kind:!pod": 0, "kind:pod": 0, "kind:node": 1, "kind:pod,node": 1} {
-			if found, counted := f.search(t, text, "a"), f.count(t, text, "a"); found.Denied != want || counted.Denied != want {
+			if found, counted := f.search(t, text, "a"), f.count(t, text, "a"); found.Denied != want || counted.Denied != want || len(found.DeniedIn) != want {
 				t.Errorf("%q: %d and %d clusters deny it", text, found.Denied, counted.Denied)
 			}
 		}
@@ -235,8 +236,8 @@ func TestKindsThatAreNotIndexed(t *testing.T) {
 			for text, unknown := range map[string]string{
 				"kind:secret": "secret", "kind:Secrets web": "Secrets", "kind:pod,secret": "secret", "kind:pdo": "pdo", "kind:secret*": "secret*", "kind:pods.apps": "pods.apps",
 				"kind:pod": "", "kind:Pods": "", "kind:p*": "", "kind:node": "", "kind:NetworkPolicy": "", "kind:*policy": "", "kind:networkpolicies.networking.k8s.io": "", "kind:endpoints": "",
-				"kind:!secret": "", "secret": "", "kind:machine": "", "kind:mach*": "",
 				"kind:po": "", "kind:NO": "", "kind:netpol": "", "kind:NetworkPolicy.networking.k8s.io": "", "kind:NetworkPolicy.extensions": "NetworkPolicy.extensions",
+				"kind:!secret": "", "secret": "", "kind:machine": "", "kind:mach*": "",
 			} {
 				got := refused(path, text, "a", "b")
 				if unknown == "" && got != "" || unknown != "" && (!strings.HasPrefix(got, "400 ") || !strings.Contains(got, fmt.Sprintf(known, unknown, near[unknown]))) {
@@ -263,6 +264,24 @@ func TestKindsThatAreNotIndexed(t *testing.T) {
 	})
 }
 
+// TestClustersThatAreNotThere names clusters, and wants the same said of one that the hub does not have and of one that the caller may not
+// reach, which the index is not asked about.
+func TestClustersThatAreNotThere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		f.put(t, "eu-1", printed("shop", "web-0"))
+		f.put(t, "hidden", printed("shop", "web-0"))
+		for text, want := range map[string][]string{
+			"web": nil, "cluster:eu-1": nil, "cluster:EU-*": nil, "cluster:!nope web": nil, "cluster:nope": {"nope"}, "cluster:hidden": {"hidden"},
+			"cluster:eu-1,nope,us-* cluster:nope": {"nope", "us-*"},
+		} {
+			if found, counted := f.search(t, text, "eu-1"), f.count(t, text, "eu-1"); !slices.Equal(found.Unknown, want) || !slices.Equal(counted.Unknown, want) {
+				t.Errorf("%s: unknown are %q and %q, want %q", text, found.Unknown, counted.Unknown, want)
+			}
+		}
+	})
+}
+
 // TestBasisIsBounded has more clusters than are named.
 func TestBasisIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -273,6 +292,13 @@ func TestBasisIsBounded(t *testing.T) {
 		}
 		answer := f.search(t, "web", names...)
 		if len(answer.Unindexed) != indexapi.MaxNamed || answer.Unindexed["c00"] == "" || answer.More != 5 {
+			t.Errorf("got %+v", answer.Basis)
+		}
+		for _, name := range names {
+			f.put(t, name, printed("shop", "web-0"))
+			f.clusters.decide[name] = deny
+		}
+		if answer := f.search(t, "web", names...); answer.Partly != len(names) || !slices.Equal(answer.PartlyIn, names[:indexapi.MaxFew]) {
 			t.Errorf("got %+v", answer.Basis)
 		}
 	})

@@ -57,18 +57,24 @@ type Basis struct {
 	Undecided map[string]string `json:"undecided,omitempty"`
 	// Unindexed says of clusters why the index has nothing of them.
 	Unindexed map[string]string `json:"unindexed,omitempty"`
+	// Unknown is what the query says of clusters, in its words, and is true of none that it may be about. It does not tell whether there
+	// are such clusters.
+	Unknown []string `json:"unknown,omitempty"`
 	// Partly counts the clusters in which the caller may not list all namespaces, and rows in others may be missing: a search asks
 	// about so many only. It is 0 if the query names namespaces, and so few that all are asked about. It does not depend on rows.
 	Partly int `json:"partly,omitempty"`
 	// Denied counts the clusters in which the caller may not list a kind that the query names, and whose objects are in no namespace.
 	Denied int `json:"denied,omitempty"`
+	// PartlyIn and DeniedIn are the first of these clusters by name, at most MaxFew.
+	PartlyIn []string `json:"partlyIn,omitempty"`
+	DeniedIn []string `json:"deniedIn,omitempty"`
 	// More counts the clusters beyond those that are named; of each map at most MaxNamed are.
 	More int `json:"more,omitempty"`
 }
 
 const (
-	// MaxNamed bounds the clusters in each map of a Basis.
-	MaxNamed = 20
+	// MaxNamed bounds the clusters in each map of a Basis, and MaxFew those in PartlyIn and DeniedIn.
+	MaxNamed, MaxFew = 20, 5
 	// MaxNamespaces bounds the namespaces of a cluster about which a search asks.
 	MaxNamespaces = 50
 )
@@ -100,8 +106,8 @@ type CountAnswer struct {
 	Basis
 	// Counts are those with the most rows, at most SearchRequest.Limit.
 	Counts []Count `json:"counts"`
+	// Left is how many counts there are besides those.
+	Left int `json:"left,omitempty"`
 	// Total is the number of all rows, also those in no count.
 	Total int64 `json:"total"`
 }
-	// Left is how many counts there are besides those.
-	Left int `json:"left,omitempty"`

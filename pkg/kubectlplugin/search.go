@@ -161,7 +161,9 @@ func (s *search) hits(ctx context.Context, hub kubernetes.Interface, text string
 		merge(&all.Away, page.Away)
 		merge(&all.Incomplete, page.Incomplete)
 		merge(&all.Undecided, page.Undecided)
-		all.Partly, all.Denied = max(all.Partly, page.Partly), max(all.Denied, page.Denied)
+		mergeCount(&all.Partly, &all.PartlyIn, page.Partly, page.PartlyIn)
+		mergeCount(&all.Denied, &all.DeniedIn, page.Denied, page.DeniedIn)
+		all.Unknown = page.Unknown
 		merge(&all.Unindexed, page.Unindexed)
 		if all.Continue == "" || len(page.Hits) == 0 || s.limit > 0 && len(all.Hits) >= s.limit {
 			return all, nil
@@ -174,6 +176,13 @@ func merge[V any](into *map[string]V, from map[string]V) {
 		*into = map[string]V{}
 	}
 	maps.Copy(*into, from)
+}
+
+// mergeCount has the number of clusters, and some of their names, of the page with the most.
+func mergeCount(into *int, names *[]string, from int, of []string) {
+	if from > *into {
+		*into, *names = from, of
+	}
 }
 
 // show prints what was found.
@@ -280,15 +289,31 @@ func warnOf(p *cli.Factory, basis *indexapi.Basis) {
 			warn("cluster %s %s (%s); %s", name, of.what, of.why[name], of.effect)
 		}
 	}
+	for _, name := range basis.Unknown {
+		warn("there is no cluster %s in this view that you may search: look at the name, or ask for the right to it", name)
+	}
 	if basis.Denied > 0 {
-		warn("in %s you may not list all of these kinds; such objects are not shown", cli.Count(basis.Denied, "cluster"))
+		warn("in %s you may not list all of these kinds; such objects are not shown", few(basis.Denied, basis.DeniedIn))
 	}
 	if basis.Partly > 0 {
-		warn("in %s you may list some namespaces at most; objects in them may be missing: name the namespaces, as in namespace:a,b, and few clusters", cli.Count(basis.Partly, "cluster"))
+		warn("in %s you may list some namespaces at most; objects in them may be missing: name the namespaces, as in namespace:a,b, and few clusters", few(basis.Partly, basis.PartlyIn))
 	}
 	if basis.More > 0 {
 		warn("%s more: the answer says so of their objects too", cli.Count(basis.More, "cluster"))
 	}
+}
+
+// few says how many clusters there are, and which, or some of them.
+func few(n int, names []string) string {
+	text := cli.Count(n, "cluster")
+	if len(names) == 0 {
+		return text
+	}
+	text += " (" + strings.Join(names, ", ")
+	if more := n - len(names); more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text + ")"
 }
 
 // searchKeys are those that a query may have.

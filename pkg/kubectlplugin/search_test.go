@@ -77,7 +77,7 @@ func TestSearch(t *testing.T) {
 	heard := time.Date(2026, 11, 29, 10, 2, 0, 0, time.UTC)
 	basis := indexapi.Basis{
 		Away: map[string]time.Time{"edge-7": heard}, Incomplete: map[string]string{"edge-8": "it has more than 100000 objects"},
-		Undecided: map[string]string{"edge-9": "no answer"}, Unindexed: map[string]string{"old": "its agent is too old"}, Denied: 3, Partly: 1, More: 2,
+		Undecided: map[string]string{"edge-9": "no answer"}, Unindexed: map[string]string{"old": "its agent is too old"}, Denied: 3, DeniedIn: []string{"edge-1", "edge-2"}, Partly: 1, PartlyIn: []string{"edge-4"}, More: 2, Unknown: []string{"nope"},
 	}
 	for name, test := range map[string]struct {
 		hub    searchHub
@@ -99,7 +99,7 @@ func TestSearch(t *testing.T) {
 		"none":      {hub: searchHub{}, args: []string{"log4j"}, errOut: "No resources found in the fleet index\n"},
 		"a limit":   {hub: searchHub{hits: many}, args: []string{"web", "--limit=700"}, errOut: "There are more than 700; --limit=0 shows all\n", asked: []string{"limit=500&q=web", "continue=500&limit=200&q=web"}, lines: 701},
 		"all":       {hub: searchHub{hits: many}, args: []string{"--limit=0"}, asked: []string{"limit=500&q=", "continue=500&limit=500&q=", "continue=1000&limit=500&q="}, lines: 1201},
-		"the basis": {hub: searchHub{hits: three[:1], basis: basis}, args: []string{"web"}, errOut: "Warning: cluster edge-7 was last heard at 2026-11-29T10:02:00Z; its objects are as of then\n" + "Warning: cluster edge-8 is incomplete in the fleet index (it has more than 100000 objects); some of its objects are not found\n" + "Warning: cluster edge-9 could not decide what you may see (no answer); objects of it are not shown\n" + "Warning: cluster old is not in the fleet index (its agent is too old); its objects are not found\n" + "Warning: in 3 clusters you may not list all of these kinds; such objects are not shown\n" + "Warning: in 1 cluster you may list some namespaces at most; objects in them may be missing: name the namespaces, as in namespace:a,b, and few clusters\n" + "Warning: 2 clusters more: the answer says so of their objects too\n"},
+		"the basis": {hub: searchHub{hits: three[:1], basis: basis}, args: []string{"web"}, errOut: "Warning: cluster edge-7 was last heard at 2026-11-29T10:02:00Z; its objects are as of then\n" + "Warning: cluster edge-8 is incomplete in the fleet index (it has more than 100000 objects); some of its objects are not found\n" + "Warning: cluster edge-9 could not decide what you may see (no answer); objects of it are not shown\n" + "Warning: cluster old is not in the fleet index (its agent is too old); its objects are not found\n" + "Warning: there is no cluster nope in this view that you may search: look at the name, or ask for the right to it\n" + "Warning: in 3 clusters (edge-1, edge-2 and 1 more) you may not list all of these kinds; such objects are not shown\n" + "Warning: in 1 cluster (edge-4) you may list some namespaces at most; objects in them may be missing: name the namespaces, as in namespace:a,b, and few clusters\n" + "Warning: 2 clusters more: the answer says so of their objects too\n"},
 		"counts": {hub: searchHub{}, args: []string{"kind:pod", "--count-by=cluster,status"}, asked: []string{"countBy=cluster%2Cstatus&q=kind%3Apod"},
 			out: "CLUSTER   STATUS    COUNT\nedge-7    Running   8\nedge-8    <none>    3\n", errOut: "1 more are in 1 count not shown: search for less, or count by less\n"},
 		"counts as names": {hub: searchHub{}, args: []string{"--count-by=cluster", "-o", "name"}, err: "--output=name is for objects"},

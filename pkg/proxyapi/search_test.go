@@ -83,11 +83,13 @@ func TestSearch(t *testing.T) {
 	if resp, body := w.ask(http.MethodPost, scope.ViewsPath+"all/search?q=web", "hub-token"); resp.StatusCode != 405 {
 		t.Errorf("POST: %d %s, want 405", resp.StatusCode, body)
 	}
-	answer.Hits = []indexapi.Hit{{Cluster: "cluster3"}}
-	if resp, body := search("hub-token", "all", "?q=web"); resp.StatusCode != 503 || strings.Contains(body, "cluster3") {
-		t.Errorf("of a cluster that was not asked for: %d %s, want 503", resp.StatusCode, body)
+	for _, wrong := range []indexapi.SearchAnswer{{Hits: []indexapi.Hit{{Cluster: "cluster3"}}}, {Basis: indexapi.Basis{PartlyIn: []string{"cluster3"}}}} {
+		*answer = wrong
+		if resp, body := search("hub-token", "all", "?q=web"); resp.StatusCode != 503 || strings.Contains(body, "cluster3") {
+			t.Errorf("of a cluster that was not asked for: %d %s, want 503", resp.StatusCode, body)
+		}
 	}
-	answer.Hits, code = nil, http.StatusInternalServerError
+	*answer, code = indexapi.SearchAnswer{}, http.StatusInternalServerError
 	if resp, body := search("hub-token", "all", "?q=web"); resp.StatusCode != 503 || !strings.Contains(body, "the fleet index did not answer: try again") {
 		t.Errorf("an index that fails: %d %s, want 503", resp.StatusCode, body)
 	}

@@ -187,7 +187,7 @@ func (q *ViewRequest) check(ctx context.Context, asked map[string]bool, basis *i
 	for _, said := range []map[string]string{basis.Incomplete, basis.Undecided, basis.Unindexed} {
 		names = slices.AppendSeq(names, maps.Keys(said))
 	}
-	for _, name := range names {
+	for _, name := range slices.Concat(names, basis.PartlyIn, basis.DeniedIn) {
 		if !asked[name] {
 			return q.notSearched(ctx, fmt.Errorf("the fleet index answers about cluster %q, which it was not asked about", name))
 		}

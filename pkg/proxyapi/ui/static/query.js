@@ -73,6 +73,14 @@ export function showTime(text, now) {
 
 const count = (n, what) => `${n} ${what}${n === 1 ? '' : 's'}`;
 
+// few says how many clusters there are, and which, or some of them.
+function few(n, names) {
+  const text = count(n, 'cluster');
+  if (!names?.length) return text;
+  const more = n - names.length;
+  return `${text} (${names.map((name) => clean(name, 253)).join(', ')}${more > 0 ? ` and ${more} more` : ''})`;
+}
+
 const lacks = [
   ['incomplete', 'is incomplete in the fleet index', 'some of its objects are not found', 'incomplete'],
   ['undecided', 'could not decide what you may see', 'objects of it are not shown', 'undecided'],
@@ -93,13 +101,15 @@ export function basis(answer, now) {
     if (some.length) short.push(`${some.length} ${word}`);
     for (const name of some) lines.push(`Cluster ${clean(name, 253)} ${what} (${clean(answer[of][name])}); ${effect}.`);
   }
+  for (const name of answer.unknown ?? []) lines.push(`There is no cluster ${clean(name, 253)} in this view that you may search: look at the name, or ask for the right to it.`);
+  if (answer.unknown?.length) short.push(`${answer.unknown.length} unknown`);
   if (answer.denied > 0) {
     short.push(`${answer.denied} with kinds that you may not list`);
-    lines.push(`In ${count(answer.denied, 'cluster')} you may not list all of these kinds; such objects are not shown.`);
+    lines.push(`In ${few(answer.denied, answer.deniedIn)} you may not list all of these kinds; such objects are not shown.`);
   }
   if (answer.partly > 0) {
     short.push(`${answer.partly} by namespaces`);
-    lines.push(`In ${count(answer.partly, 'cluster')} you may list some namespaces at most; objects in them may be missing: name the namespaces, as in namespace:a,b, and few clusters.`);
+    lines.push(`In ${few(answer.partly, answer.partlyIn)} you may list some namespaces at most; objects in them may be missing: name the namespaces, as in namespace:a,b, and few clusters.`);
   }
   if (answer.more > 0) {
     short.push(`${answer.more} more of these`);
@@ -110,7 +120,12 @@ export function basis(answer, now) {
 
 // join is the basis of two pages of an answer.
 export function join(a, b) {
-  const both = { partly: Math.max(a.partly ?? 0, b.partly ?? 0), denied: Math.max(a.denied ?? 0, b.denied ?? 0), more: Math.max(a.more ?? 0, b.more ?? 0) };
+  const both = { unknown: b.unknown, more: Math.max(a.more ?? 0, b.more ?? 0) };
+  for (const of of ['partly', 'denied']) {
+    const most = (b[of] ?? 0) > (a[of] ?? 0) ? b : a;
+    both[of] = most[of] ?? 0;
+    both[`${of}In`] = most[`${of}In`];
+  }
   for (const of of ['away', 'incomplete', 'undecided', 'unindexed']) both[of] = { ...a[of], ...b[of] };
   return both;
 }
