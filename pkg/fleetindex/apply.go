@@ -160,7 +160,7 @@ func (a *application) find(ctx context.Context, c Changes) (map[feed.Key]int64, 
 		keys = keys[len(part):]
 		args := []any{a.feed.id}
 		for _, key := range part {
-			args = append(args, key.Namespace, key.Name)
+			args = append(args, namespace(key.Namespace), key.Name)
 		}
 		rows, err := a.tx.query(ctx, `SELECT id, namespace, name FROM object WHERE feed = ? AND (namespace, name) IN (VALUES `+marks(len(part), "(?,?)")+`)`, args...)
 		if err != nil {
@@ -169,7 +169,7 @@ func (a *application) find(ctx context.Context, c Changes) (map[feed.Key]int64, 
 		for rows.Next() {
 			var id int64
 			var key feed.Key
-			if err := rows.Scan(&id, &key.Namespace, &key.Name); err != nil {
+			if err := rows.Scan(&id, (*namespace)(&key.Namespace), &key.Name); err != nil {
 				return nil, errors.Join(err, rows.Close())
 			}
 			ids[key] = id
@@ -260,7 +260,7 @@ func (a *application) put(ctx context.Context, rows []prepared) error {
 		var args, words []any
 		for _, w := range part {
 			r := w.row
-			args = append(args, w.id, a.feed.id, r.Namespace, r.Name, r.UID, r.Version, r.Created, r.Deleted,
+			args = append(args, w.id, a.feed.id, namespace(r.Namespace), r.Name, r.UID, r.Version, r.Created, r.Deleted,
 				writeLabels(r.Labels), r.Owner, strings.Join(r.Images, "\n"), r.Node, w.status, string(r.Cells))
 			if a.tx.dialect.wordsInRow {
 				args = append(args, w.words.tsvector())

@@ -37,7 +37,7 @@ func (s *Store) Feeds(ctx context.Context, o SearchOptions) ([]Searched, error) 
 // maxNamespaces bounds the namespaces of one call of Namespaces.
 const maxNamespaces = 20_000
 
-// Namespaces returns the namespaces that have rows which match a query, by feed: at most some of each, the first by name.
+// Namespaces returns the namespaces that have rows which match a query, by feed: at most some of each, the first in the order of a list.
 // It does not ask what the caller may list, which is to be asked about them; o.Rights says in which feeds it looks.
 func (s *Store) Namespaces(ctx context.Context, o SearchOptions, most int) (map[FeedName][]string, error) {
 	search, err := s.newSearch(ctx, o)
@@ -54,15 +54,15 @@ func (s *Store) Namespaces(ctx context.Context, o SearchOptions, most int) (map[
 		c := search.conditions(r)
 		c.and(id+" BETWEEN ? AND ?", firstRow(r.first), lastRow(r.last))
 		var of int64
-		var namespace string
-		err := s.each(ctx, `SELECT DISTINCT r.feed, r.namespace FROM `+tables+` WHERE `+c.sql.String()+` ORDER BY r.feed, r.namespace LIMIT ?`, append(c.args, left), []any{&of, &namespace}, func() error {
+		var name string
+		err := s.each(ctx, `SELECT DISTINCT r.feed, r.namespace FROM `+tables+` WHERE `+c.sql.String()+` ORDER BY r.feed, r.namespace LIMIT ?`, append(c.args, left), []any{&of, (*namespace)(&name)}, func() error {
 			left--
 			p := places[of]
-			if p == nil || namespace == "" {
+			if p == nil || name == "" {
 				return nil
 			}
-			if name := (FeedName{p.cluster, p.definition.Resource}); len(found[name]) < most {
-				found[name] = append(found[name], namespace)
+			if in := (FeedName{p.cluster, p.definition.Resource}); len(found[in]) < most {
+				found[in] = append(found[in], name)
 			}
 			return nil
 		})

@@ -111,7 +111,9 @@ func (c *counter) add(p *place, values []string, n int64) {
 		case query.Kind:
 			all[i] = p.definition.Kind
 		default:
-			all[i], values = values[0], values[1:]
+			if all[i], values = values[0], values[1:]; key == query.Namespace {
+				all[i] = strings.TrimSuffix(all[i], "/")
+			}
 		}
 	}
 	group := strings.Join(all, "\x00")

@@ -14,6 +14,9 @@
 // one feed, which is a resource of a cluster, are a range of numbers, and so are feeds of one resource. That
 // replaces indexes by cluster and by kind, and lets a search by words read ranges of the full-text index.
 //
+// A namespace has a / behind it in the store, so rows of a feed are in the order of a kube-apiserver's keys, and so are
+// lists, pages and tokens.
+//
 // Migration: meta has the version of the schema, to which each release appends statements. A store of a
 // later release is not opened. SQLite does not wait for the disk at a commit: after a power failure
 // the last changes are missing, and agents send them again.
@@ -85,7 +88,7 @@
 //	found.go      rows as they are read
 //	resume.go     what a feed has: digests and items
 //	apply.go      changes of rows
-//	document.go   the words and labels of a row, as the engines take them
+//	document.go   the words, the labels and the namespace of a row, as the engines take them
 //	definition.go deletes definitions that no feed has
 //	claim.go      writers: feeds, fencing
 //	decision.go   what clusters decided about callers

@@ -1,6 +1,8 @@
 package fleetindex
 
 import (
+	"database/sql/driver"
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -101,3 +103,28 @@ func readLabels(text string) map[string]string {
 	}
 	return labels
 }
+
+// namespace is one as it is stored: with a / behind it, so that rows are in the order of a kube-apiserver's keys, in which a-b/x comes
+// before a/x. Objects in no namespace have the empty one.
+type namespace string
+
+// Value writes a namespace.
+func (n namespace) Value() (driver.Value, error) {
+	if n == "" {
+		return "", nil
+	}
+	return string(n) + "/", nil
+}
+
+// Scan reads a namespace.
+func (n *namespace) Scan(stored any) error {
+	text, ok := stored.(string)
+	if !ok {
+		return fmt.Errorf("a namespace is stored as %T", stored)
+	}
+	*n = namespace(strings.TrimSuffix(text, "/"))
+	return nil
+}
+
+// plainNamespace is the column of namespaces as searches compare it.
+const plainNamespace = "rtrim(r.namespace, '/')"

@@ -23,7 +23,7 @@ const foundColumns = `r.id, r.feed, r.namespace, r.name, r.uid, r.version, r.cre
 // scan reads the columns foundColumns.
 func (f *Found) scan(rows *sql.Rows) error {
 	var labels, images, cells string
-	err := rows.Scan(&f.id, &f.feed, &f.Namespace, &f.Name, &f.UID, &f.Version, &f.Created, &f.Deleted, &labels, &f.Owner, &images, &f.Node, &cells)
+	err := rows.Scan(&f.id, &f.feed, (*namespace)(&f.Namespace), &f.Name, &f.UID, &f.Version, &f.Created, &f.Deleted, &labels, &f.Owner, &images, &f.Node, &cells)
 	if err != nil {
 		return err
 	}
@@ -77,12 +77,4 @@ func (c *condition) and(sql string, args ...any) {
 	}
 	c.sql.WriteString(sql)
 	c.args = append(c.args, args...)
-}
-
-func anys[T any](values []T) []any {
-	all := make([]any, len(values))
-	for i, value := range values {
-		all[i] = value
-	}
-	return all
 }

@@ -63,7 +63,7 @@ type Listed struct {
 	Remaining int64
 }
 
-// List calls visit with the rows of a resource, cluster by cluster, in the order of namespace and name, and with
+// List calls visit with the rows of a resource, cluster by cluster, in the order of a kube-apiserver, and with
 // nil after those of each cluster. It holds no more than a few thousand rows and no transaction meanwhile, so
 // visit may be slow. Rows of one cluster that were written during the list may be in it or not.
 func (s *Store) List(ctx context.Context, o ListOptions, visit func(*Listed, *Found) error) error {
@@ -153,7 +153,7 @@ func (l *lister) mayList(s Scope) bool {
 // readSelectors reads the selectors.
 func (l *lister) readSelectors() error {
 	if l.Namespace != "" {
-		l.selected.and("r.namespace = ?", l.Namespace)
+		l.selected.and("r.namespace = ?", namespace(l.Namespace))
 	}
 	if l.Fields != nil {
 		for _, r := range l.Fields.Requirements() {
@@ -162,7 +162,11 @@ func (l *lister) readSelectors() error {
 			if !ok || !known {
 				return fmt.Errorf("the index does not select by the field %q", r.Field)
 			}
-			l.selected.and(column+operator, r.Value)
+			var value any = r.Value
+			if r.Field == "metadata.namespace" {
+				value = namespace(r.Value)
+			}
+			l.selected.and(column+operator, value)
 		}
 	}
 	if l.Labels == nil {
@@ -331,7 +335,7 @@ func (l *lister) read(ctx context.Context, batch []*part, page int) ([]Found, er
 		c.and(l.selected.sql.String(), l.selected.args...)
 	}
 	if last := batch[len(batch)-1]; last.place.feed != 0 && last.after != (feed.Key{}) {
-		c.and("(r.namespace, r.name) > (?, ?)", last.after.Namespace, last.after.Name)
+		c.and("(r.namespace, r.name) > (?, ?)", namespace(last.after.Namespace), last.after.Name)
 	}
 	statement := `SELECT ` + foundColumns + ` FROM object r WHERE ` + c.sql.String() + ` ORDER BY r.feed, r.namespace, r.name LIMIT ?`
 	rows, err := l.store.find(ctx, l.byFeed, statement, append(c.args, page))

@@ -62,6 +62,20 @@ func TestListSelects(t *testing.T) {
 	})
 }
 
+// TestListOrder wants the order of a kube-apiserver, whose keys are namespace/name.
+func TestListOrder(t *testing.T) {
+	eachEngine(t, func(t *testing.T, at location) {
+		s := at.open(t, Options{})
+		put(t, claim(t, s, "a", podDefinition, nodeDefinition), podDefinition, pod("a", "z", "1"), pod("a0", "x", "1"), pod("a-b", "x", "1"), pod("a", "b-c", "1"), pod("a", "b.c", "1"), pod("a", "b", "1"), pod("a-b-c", "x", "1"), pod("b", "x", "1"))
+		wanted := []string{"a/a-b-c/x", "a/a-b/x", "a/a/b", "a/a/b-c", "a/a/b.c", "a/a/z", "a/a0/x", "a/b/x"}
+		for limit := range 5 {
+			if got := pages(t, s, ListOptions{Resource: podDefinition.Resource, Rights: everything, Limit: limit}); !slices.Equal(got, wanted) {
+				t.Errorf("limit %d: %s", limit, cmp.Diff(wanted, got))
+			}
+		}
+	})
+}
+
 // TestListPages wants of a page what a kube-apiserver says of it, and that its token is for nothing else.
 func TestListPages(t *testing.T) {
 	eachEngine(t, func(t *testing.T, at location) {

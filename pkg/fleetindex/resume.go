@@ -24,9 +24,9 @@ func (w *Writer) Have(ctx context.Context, r feed.Resource, withItems func(names
 }
 
 // Items returns the items of a namespace's rows, and whose they are.
-func (w *Writer) Items(ctx context.Context, r feed.Resource, namespace string) (map[feed.Key]feed.Item, error) {
+func (w *Writer) Items(ctx context.Context, r feed.Resource, in string) (map[feed.Key]feed.Item, error) {
 	items := map[feed.Key]feed.Item{}
-	err := w.items(ctx, r, ` AND namespace = ?`, []any{namespace}, func(key feed.Key, item feed.Item) { items[key] = item })
+	err := w.items(ctx, r, ` AND namespace = ?`, []any{namespace(in)}, func(key feed.Key, item feed.Item) { items[key] = item })
 	return items, err
 }
 
@@ -38,7 +38,7 @@ func (w *Writer) items(ctx context.Context, r feed.Resource, condition string, a
 	var key feed.Key
 	var uid, version string
 	err := w.store.each(ctx, `SELECT namespace, name, uid, version FROM object WHERE feed = ?`+condition, append([]any{f.id}, args...),
-		[]any{&key.Namespace, &key.Name, &uid, &version}, func() error {
+		[]any{(*namespace)(&key.Namespace), &key.Name, &uid, &version}, func() error {
 			visit(key, feed.ItemOf(uid, version))
 			return nil
 		})

@@ -22,7 +22,7 @@ var sqliteSchema = [][]string{{
 	`CREATE TABLE decision (question BLOB NOT NULL, cluster BLOB NOT NULL, at INTEGER NOT NULL, allowed INTEGER NOT NULL, PRIMARY KEY (question, cluster)) WITHOUT ROWID`,
 	`CREATE INDEX decision_cluster ON decision (cluster)`,
 	`CREATE INDEX decision_at ON decision (allowed, at)`,
-}}
+}, endNamespaces}
 
 var postgresSchema = [][]string{{
 	`CREATE TABLE cluster (id BIGINT PRIMARY KEY, name TEXT COLLATE "C" NOT NULL UNIQUE, uid TEXT NOT NULL, epoch BIGINT NOT NULL, heard BIGINT NOT NULL, changed BIGINT NOT NULL)`,
@@ -43,7 +43,10 @@ var postgresSchema = [][]string{{
 	`CREATE TABLE decision (question BYTEA NOT NULL, cluster BYTEA NOT NULL, at BIGINT NOT NULL, allowed BIGINT NOT NULL, PRIMARY KEY (question, cluster))`,
 	`CREATE INDEX decision_cluster ON decision (cluster)`,
 	`CREATE INDEX decision_at ON decision (allowed, at)`,
-}}
+}, endNamespaces}
+
+// endNamespaces writes namespaces as type namespace does.
+var endNamespaces = []string{`UPDATE object SET namespace = namespace || '/' WHERE namespace <> ''`}
 
 // metaSchema makes the table that says which version the schema has.
 const metaSchema = `CREATE TABLE IF NOT EXISTS meta (name VARCHAR(32) PRIMARY KEY, value BIGINT NOT NULL, content TEXT NOT NULL)`

@@ -94,7 +94,7 @@ func (s *Store) newSearch(ctx context.Context, o SearchOptions) (*search, error)
 	q := &search{store: s, query: o.Query}
 	q.places = o.Rights.allowed(s.directory.asked(o))
 	var words []phrases
-	columns := map[query.Key]string{query.Namespace: "r.namespace", query.Name: "r.name", query.Node: "r.node", query.Status: "r.status"}
+	columns := map[query.Key]string{query.Namespace: plainNamespace, query.Name: "r.name", query.Node: "r.node", query.Status: "r.status"}
 	for _, term := range o.Query {
 		if p, ok := phrasesOf(term); ok {
 			words = append(words, p)
@@ -178,7 +178,11 @@ func (q *search) conditions(r run) *condition {
 		c.and(q.store.dialect.docMatch, q.match)
 	}
 	if !r.scope.All {
-		c.and("r.namespace IN ("+marks(len(r.scope.Namespaces), "?")+")", anys(r.scope.Namespaces)...)
+		names := make([]any, len(r.scope.Namespaces))
+		for i, name := range r.scope.Namespaces {
+			names[i] = namespace(name)
+		}
+		c.and("r.namespace IN ("+marks(len(names), "?")+")", names...)
 	}
 	if q.compared.sql.Len() > 0 {
 		c.and(q.compared.sql.String(), q.compared.args...)

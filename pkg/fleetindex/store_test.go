@@ -3,6 +3,8 @@ package fleetindex
 import (
 	"context"
 	"errors"
+	"fmt"
+	"maps"
 	"os"
 	"strings"
 	"testing"
@@ -38,7 +40,7 @@ func TestSchemas(t *testing.T) {
 			t.Errorf("the later schema has %d rows, %v", n, err)
 		}
 		_, err = Open(t.Context(), Options{Location: string(at)})
-		if err == nil || !strings.Contains(err.Error(), "schema 3, and this release knows 2") {
+		if err == nil || !strings.Contains(err.Error(), "schema 4, and this release knows 3") {
 			t.Errorf("a later schema: got %v", err)
 		}
 	})
@@ -57,6 +59,14 @@ func TestOldSchema(t *testing.T) {
 		if err == nil {
 			_, err = db.writes.ExecContext(t.Context(), `INSERT INTO cluster (id, name, uid, epoch, heard, changed) VALUES (1, 'a', 'uid-a', 0, 0, 0)`)
 		}
+		for id, namespace := range map[int]string{1: "shop", 2: ""} {
+			row := []any{id, 1, namespace, fmt.Sprint("web-", id), "uid", "1", 0, 0, "", "", "", "", "", "[]"}
+			if first.wordsInRow {
+				row = append(row, "")
+			}
+			_, failed := db.writes.ExecContext(t.Context(), first.sql(first.put(1)), row...)
+			err = errors.Join(err, failed)
+		}
 		if err := errors.Join(err, db.writes.Close(), db.reads.Close()); err != nil {
 			t.Fatal(err)
 		}
@@ -70,6 +80,15 @@ func TestOldSchema(t *testing.T) {
 		}
 		if got := all(t, s); len(got) != 1 || got[0].Cluster != kept.Cluster {
 			t.Errorf("got clusters %v", got)
+		}
+		var name, in string
+		stored := map[string]string{}
+		err = s.each(t.Context(), `SELECT name, namespace FROM object`, nil, []any{&name, &in}, func() error {
+			stored[name] = in
+			return nil
+		})
+		if want := map[string]string{"web-1": "shop/", "web-2": ""}; err != nil || !maps.Equal(stored, want) {
+			t.Errorf("the namespaces of rows are %v, %v, want %v", stored, err, want)
 		}
 	})
 }
