@@ -1,8 +1,10 @@
 package fleetindexer
 
 import (
+	"database/sql"
 	"fmt"
 	"net/http"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -205,8 +207,6 @@ func TestPauses(t *testing.T) {
 	})
 }
 
-func TestOwnerRefuses(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
 // TestClusterIsBack has a cluster away for so long that pauses are long. A stream and a question about rights each learn from the other
 // that its agent is there.
 func TestClusterIsBack(t *testing.T) {
@@ -254,6 +254,8 @@ func TestClusterIsBack(t *testing.T) {
 	})
 }
 
+func TestOwnerRefuses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		s, agents := newTestShared(t, fleetindex.Options{})
 		one, stop := follow(t, s)
 		defer stop()
@@ -272,6 +274,49 @@ func TestClusterIsBack(t *testing.T) {
 		refused, behind := testutil.ToFloat64(s.metrics.clusters.WithLabelValues(stateRefused)), testutil.ToFloat64(s.metrics.clusters.WithLabelValues(stateBehind))
 		if oldest := testutil.ToFloat64(s.metrics.oldest); refused != 1 || behind != 0 || oldest != 0 {
 			t.Errorf("%v clusters refuse, %v are behind, the oldest by %v s", refused, behind, oldest)
+		}
+	})
+}
+
+// TestStoreGoes takes the store away under a stream, and gives it back.
+func TestStoreGoes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		at := filepath.Join(t.TempDir(), "index.db")
+		s, agents := newTestShared(t, fleetindex.Options{Location: at})
+		db, err := sql.Open("sqlite", at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer db.Close()
+		rename := func(from, to string) {
+			if _, err := db.ExecContext(t.Context(), "ALTER TABLE "+from+" RENAME TO "+to); err != nil {
+				t.Fatal(err)
+			}
+		}
+		f, stop := follow(t, s)
+		defer stop()
+		stream := agents.next(t)
+		stream.snapshot(pod("web-0", "1"))
+		rename("object", "gone")
+		_ = stream.Write(&feed.Message{Resource: pods, Put: rowsOf("web-1")})
+		if !stream.hasEnded() {
+			t.Error("the stream goes on")
+		}
+		time.Sleep(lasting)
+		synctest.Wait()
+		// Nothing is asked of an agent without a store, and each failure is counted.
+		asked, failed := agents.asked.Load(), testutil.ToFloat64(s.metrics.storeErrors)
+		if asked != 1 || failed < 2 || testutil.ToFloat64(s.metrics.ended.WithLabelValues(endedStore)) != failed {
+			t.Errorf("the agent was asked %d times, %v errors are counted", asked, failed)
+		}
+		rename("gone", "object")
+		stream = agents.next(t)
+		if known := stream.request.Resources[1]; len(known.Digests) != 1 || known.Items["shop"] == nil {
+			t.Errorf("then the agent was told of %+v", known)
+		}
+		stream.send(&feed.Message{Resource: pods, Definition: &podColumn}, &feed.Message{Resource: pods, Put: rowsOf("web-1"), Version: "101", Synced: true}, &feed.Message{Resource: nodes, Absent: true})
+		if got := rows(t, s); !slices.Equal(got, []string{"a/web-0@1", "a/web-1@1"}) || f.rows.Load() != 2 {
+			t.Errorf("got %v", got)
 		}
 	})
 }
