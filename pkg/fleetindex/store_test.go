@@ -5,7 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/url"
 	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -160,6 +164,57 @@ func TestPostgresGoes(t *testing.T) {
 	}
 	put(t, w, podDefinition, pod("shop", "web-1", "1"))
 	if rows, _ := list(t, s, ListOptions{Resource: podDefinition.Resource, Rights: everything}); len(rows) != 2 {
+		t.Errorf("got %v", rows)
+	}
+}
+
+// TestPostgresRestarts kills the server of hack/with-postgres.sh in the middle of a transaction, and starts it again.
+func TestPostgresRestarts(t *testing.T) {
+	at := newPostgres(t)
+	u, err := url.Parse(string(at))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := u.Query().Get("host")
+	programs, err := filepath.Glob("/usr/lib/postgresql/*/bin/pg_ctl")
+	if _, missing := os.Stat(dir + "/data"); err != nil || missing != nil || len(programs) == 0 {
+		t.Skipf("!!! NOT RUN: the server is not that of hack/with-postgres.sh, which this test may restart: %v", missing)
+	}
+	restart := []string{programs[len(programs)-1], "-D", dir + "/data", "-l", dir + "/log", "-m", "immediate", "-w", "restart"}
+	if os.Getuid() == 0 {
+		restart = append([]string{"runuser", "-u", "postgres", "--"}, restart...)
+	}
+	s := at.open(t, Options{})
+	w := claim(t, s, "a", podDefinition)
+	put(t, w, podDefinition, pod("shop", "web-0", "1"))
+	err = s.write(t.Context(), func(tx *transaction) error {
+		if err := w.fence(t.Context(), tx); err != nil {
+			return err
+		}
+		if _, err := tx.exec(t.Context(), `DELETE FROM object`); err != nil {
+			return err
+		}
+		command := exec.CommandContext(t.Context(), restart[0], restart[1:]...)
+		command.Dir = "/"
+		if err := command.Run(); err != nil {
+			t.Fatal(restart, err)
+		}
+		return nil
+	})
+	if err == nil {
+		t.Error("the transaction was committed")
+	}
+	// Connections of before fail once each, and the cluster is claimed again.
+	for range s.reads.Stats().MaxOpenConnections + 1 {
+		if w, err = s.Claim(t.Context(), Cluster{"a", "uid-a"}); err == nil {
+			break
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, w, podDefinition, pod("shop", "web-1", "1"))
+	if rows, _ := list(t, s, ListOptions{Resource: podDefinition.Resource, Rights: everything}); !slices.Equal(rows, []string{"a/shop/web-0", "a/shop/web-1"}) {
 		t.Errorf("got %v", rows)
 	}
 }
