@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	addonclient "open-cluster-management.io/api/client/addon/clientset/versioned"
 
@@ -20,10 +21,10 @@ import (
 	"open-cluster-management.io/cluster-proxy/pkg/tunnel"
 )
 
-// newCheckCommand is what helm test runs in a pod.
+// newCheckCommand is what helm test runs in a pod, and helm install if it is to wait.
 func newCheckCommand() *cobra.Command {
 	var server, ca, cert, key string
-	var timeout time.Duration
+	var timeout, waiting time.Duration
 	cmd := &cobra.Command{
 		Use:   "check",
 		Short: "Dial every managed cluster whose addon is Available, as a client on the hub",
@@ -31,14 +32,18 @@ func newCheckCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, syscall.SIGINT)
 			defer stop()
-			ctx, cancel := context.WithTimeout(ctx, timeout)
+			ctx, cancel := context.WithTimeout(ctx, waiting+timeout)
 			defer cancel()
 			dialer, err := tunnel.FromFiles(server, ca, cert, key)
 			if err != nil {
 				return err
 			}
 			defer dialer.Close()
-			clusters, err := availableClusters(ctx)
+			list, err := newList()
+			if err != nil {
+				return err
+			}
+			clusters, err := await(ctx, waiting, list)
 			if err != nil {
 				return err
 			}
@@ -50,11 +55,19 @@ func newCheckCommand() *cobra.Command {
 	fs.StringVar(&ca, "proxy-ca-cert", "", "file with the hub CA")
 	fs.StringVar(&cert, "proxy-cert", "", "file with the client certificate")
 	fs.StringVar(&key, "proxy-key", "", "file with its key")
-	fs.DurationVar(&timeout, "timeout", time.Minute, "how long all of it may take")
+	fs.DurationVar(&timeout, "timeout", time.Minute, "how long all of it may take, apart from the time that is waited")
+	fs.DurationVar(&waiting, "wait", 0, "how long to wait until the addon is Available on each of its clusters, and on one at least; after that those are dialed where it is")
 	return cmd
 }
 
-func availableClusters(ctx context.Context) ([]string, error) {
+// addons are the addon's clusters: those where it is Available, and how many others there are.
+type addons struct {
+	available []string
+	others    int
+}
+
+// newList returns what lists them.
+func newList() (func(context.Context) (addons, error), error) {
 	config, err := flags.RESTConfig("", "")
 	if err != nil {
 		return nil, fmt.Errorf("finding the hub: %w", err)
@@ -63,19 +76,41 @@ func availableClusters(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	addons, err := client.AddonV1alpha1().ManagedClusterAddOns(metav1.NamespaceAll).List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + identity.AddonName})
-	if err != nil {
-		return nil, fmt.Errorf("listing the addon's clusters: %w", err)
-	}
-	var clusters []string
-	for _, addon := range addons.Items {
-		for _, c := range addon.Status.Conditions {
-			if c.Type == "Available" && c.Status == metav1.ConditionTrue {
-				clusters = append(clusters, addon.Namespace)
+	return func(ctx context.Context) (found addons, err error) {
+		list, err := client.AddonV1alpha1().ManagedClusterAddOns(metav1.NamespaceAll).List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + identity.AddonName})
+		if err != nil {
+			return found, fmt.Errorf("listing the addon's clusters: %w", err)
+		}
+		for _, addon := range list.Items {
+			if meta.IsStatusConditionTrue(addon.Status.Conditions, "Available") {
+				found.available = append(found.available, addon.Namespace)
+			} else {
+				found.others++
 			}
 		}
+		return found, nil
+	}, nil
+}
+
+// listInterval is how often the clusters are listed while they are waited for.
+const listInterval = time.Second
+
+// await returns the clusters where the addon is Available once it is on all of its clusters, or when
+// the time is over. Without a time it lists once. Until then no error counts: in a new installation the
+// hub may not yet know the right to list.
+func await(ctx context.Context, most time.Duration, list func(context.Context) (addons, error)) ([]string, error) {
+	end := time.Now().Add(most)
+	for {
+		found, err := list(ctx)
+		if err == nil && found.others == 0 && len(found.available) > 0 || !time.Now().Before(end) {
+			return found.available, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(listInterval):
+		}
 	}
-	return clusters, nil
 }
 
 // dialedAtOnce is how many clusters are dialed at the same time: those that do not answer

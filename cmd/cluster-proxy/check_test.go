@@ -6,9 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 )
@@ -45,5 +48,40 @@ func TestCheckDialsAtOnce(t *testing.T) {
 	}
 	if err := check(t.Context(), &out, dialer, nil); err == nil || !strings.Contains(err.Error(), "no cluster has the addon Available") {
 		t.Errorf("without a cluster: %v, want an error", err)
+	}
+}
+
+// TestCheckWaits wants the addon's clusters to be waited for until it is Available on all of them,
+// whatever the hub answers first, and for no longer than was said.
+func TestCheckWaits(t *testing.T) {
+	all, one, none := addons{available: []string{"a", "b"}}, addons{available: []string{"a"}, others: 1}, addons{}
+	refused := errors.New("forbidden")
+	for name, c := range map[string]struct {
+		most     time.Duration
+		answers  []any // each for a second, the last one from then on
+		want     []string
+		after    time.Duration
+		wantFail bool
+	}{
+		"not at all":        {answers: []any{one}, want: one.available},
+		"until all are":     {most: time.Minute, answers: []any{refused, none, one, all}, want: all.available, after: 3 * time.Second},
+		"not for one":       {most: 10 * time.Second, answers: []any{none, one}, want: one.available, after: 10 * time.Second},
+		"no right all time": {most: 10 * time.Second, answers: []any{refused}, after: 10 * time.Second, wantFail: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				got, err := await(t.Context(), c.most, func(context.Context) (addons, error) {
+					answer := c.answers[min(int(time.Since(began)/time.Second), len(c.answers)-1)]
+					if err, ok := answer.(error); ok {
+						return addons{}, err
+					}
+					return answer.(addons), nil
+				})
+				if (err != nil) != c.wantFail || !slices.Equal(got, c.want) || time.Since(began) != c.after {
+					t.Errorf("got %v and %v after %s, want %v after %s", got, err, time.Since(began), c.want, c.after)
+				}
+			})
+		})
 	}
 }

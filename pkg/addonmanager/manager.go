@@ -154,6 +154,10 @@ func (m *Manager) addControllers(mgr ctrl.Manager, config *rest.Config) error {
 // addAgent hands the agent to addon-framework, which does the rest.
 func (m *Manager) addAgent(mgr ctrl.Manager, config *rest.Config, hub client.Reader) error {
 	o := m.options
+	access, err := agentaddon.ParseAccess(o.Access)
+	if err != nil {
+		return err
+	}
 	addons, err := addonclient.NewForConfig(config)
 	if err != nil {
 		return fmt.Errorf("preparing a client of addons: %w", err)
@@ -171,6 +175,7 @@ func (m *Manager) addAgent(mgr ctrl.Manager, config *rest.Config, hub client.Rea
 		Hub:                hub,
 		Metrics:            agentaddon.NewMetrics(metrics.Registry),
 		FleetIndex:         o.FleetIndexResources,
+		Access:             access,
 	}
 	built, err := addon.Build()
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	cliflag "k8s.io/component-base/cli/flag"
 
+	"open-cluster-management.io/cluster-proxy/pkg/addonmanager/agentaddon"
 	"open-cluster-management.io/cluster-proxy/pkg/addonmanager/proxyconfig"
 	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 	"open-cluster-management.io/cluster-proxy/pkg/flags"
@@ -60,6 +61,8 @@ type Options struct {
 	AgentNetworkPolicy bool
 	// FleetIndexResources are what the fleet index has rows of, as RESOURCE.GROUP. Without any there is no index.
 	FleetIndexResources []string
+	// Access is a role that users and groups of the hub have on each cluster, as JSON; see agentaddon.ParseAccess.
+	Access string
 	// FeatureGates are upstream's; see features.
 	FeatureGates map[string]bool
 	// CheckArgs returns why a process would not start with arguments, of which the first is its
@@ -112,6 +115,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.SecretPropagation, "secret-propagation", o.SecretPropagation, "how long pods may take to read a Secret that has changed; each phase of a CA's rotation lasts at least that long")
 	fs.BoolVar(&o.AgentNetworkPolicy, "agent-network-policy", o.AgentNetworkPolicy, "make a NetworkPolicy for agents on managed clusters, unless an AddOnDeploymentConfig says otherwise")
 	fs.StringSliceVar(&o.FleetIndexResources, "fleet-index-resources", o.FleetIndexResources, "resources of which there is a fleet index, as RESOURCE.GROUP, or RESOURCE of the core group: agents get the right to read them and send their rows, and the index gets a certificate; empty means that there is no index; never secrets")
+	fs.StringVar(&o.Access, "access", o.Access, "users and groups of the hub that have a ClusterRole on each cluster, bound with the agent, as JSON: users, groups, clusterRole; empty means nobody")
 	fs.Var(cliflag.NewMapStringBool(&o.FeatureGates), "feature-gates", "features to switch on or off, name=true or name=false; there are: "+strings.Join(features, ", "))
 	fs.StringVar(&o.ProxyAPIURL, "proxy-api-url", o.ProxyAPIURL, "https URL of the proxy API for clients outside the hub, for ClusterProfiles; empty means its Service")
 }
@@ -156,6 +160,8 @@ func (o *Options) Validate() error {
 		_, err := feed.ParseResource(name)
 		errs.Invalid("fleet-index-resources", name, err)
 	}
+	_, err = agentaddon.ParseAccess(o.Access)
+	errs.Invalid("access", o.Access, err)
 	for _, name := range slices.Sorted(maps.Keys(o.FeatureGates)) {
 		if !slices.Contains(features, name) {
 			errs.Refuse("feature-gates", name, "it must be one of %s", strings.Join(features, ", "))

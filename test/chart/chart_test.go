@@ -25,6 +25,8 @@ logging: {level: 4, format: json}
 extraArgs: {addonManager: [--leader-elect=false], proxyAPI: [--max-requests-per-user=1], proxyServer: [--keepalive-time=20s], proxyAgent: [--sync-interval=2s], fleetIndex: [--max-rows-per-cluster=1]}
 karmadaAPI: {enabled: true, controlPlaneCluster: local-cluster}
 ui: {enabled: true}
+access: {users: [jane], groups: [ops], role: viewer}
+waitForClustersSeconds: 60
 fleetIndex: {enabled: true, replicas: 2, staleRightsSeconds: 0, store: {secret: s, key: k, port: 5433}}
 monitoring: {podMonitor: {enabled: true, labels: {release: prometheus}, interval: 15s}, prometheusRule: {enabled: true, labels: {release: prometheus}}, dashboards: {enabled: true, annotations: {folder: a}}}
 proxyAPI: {allowAuthenticated: true, clusterDomain: c.example.com, audiences: [a, b], allowAnonymous: true, hubOutageGraceSeconds: 0, limits: {requestsPerUser: 0}, revalidateStreamsSeconds: 0, audit: {policyConfigMap: p, webhookSecret: w}, tracingConfigMap: t, recording: {enabled: true, existingClaim: r, fsGroup: 65532, clusters: [a], clusterSets: [b], failClosed: true, stdin: true}}
@@ -128,6 +130,11 @@ func TestRefusedValues(t *testing.T) {
 		{"nothing in the index", "fleetIndex: {enabled: true, resources: []}", "resources"},
 		{"index without the proxy API", "{enableServiceProxy: false, fleetIndex: {enabled: true}}", "needs enableServiceProxy=true"},
 		{"database that is not named", "{networkPolicies: {enabled: true}, fleetIndex: {enabled: true, store: {secret: a}}}", "networkPolicies.databases"},
+		{"access of administrators", "access: {groups: ['system:masters']}", "access has system:masters"},
+		{"access of everybody", "access: {groups: ['system:authenticated']}", "is not asserted there"},
+		{"access to nothing", "{enableServiceProxy: false, access: {users: [jane]}}", "access needs enableServiceProxy=true"},
+		{"role on the hub", "access: {users: [jane], role: admin}", "role"},
+		{"waiting", "waitForClustersSeconds: -1", "waitForClustersSeconds"},
 		{"chart of no release", "registry: ''", "helm upgrade --install cluster-proxy oci://<registry>/charts/cluster-proxy"},
 		{"agents without a replica", "proxyAgent: {replicas: 0}", "replicas"},
 		{"two entrypoints", "proxyServer: {entrypointAddress: a, entrypointLoadBalancer: true}", "not both"},
@@ -179,7 +186,7 @@ func TestEveryValueIsRead(t *testing.T) {
 		"podDisruptionBudget": "{replicas: 2, podDisruptionBudget: {enabled: false}}", "proxyAPI": "proxyAPI: {gracefulShutdownTimeoutSeconds: 5}",
 		"terminationGracePeriodSeconds": "terminationGracePeriodSeconds: 5", "proxyConfig": "proxyConfig: {httpsProxy: a}",
 		"featureGates": "featureGates: {clusterProfile: true}", "logging": "logging: {level: 2}", "extraArgs": "extraArgs: {proxyAPI: [--a=b]}",
-		"withoutLookup": "withoutLookup: {crd: false}", "fleetView": "fleetView: {enabled: false}", "passes": "passes: {enabled: false}", "fleetIndex": "fleetIndex: {enabled: true}", "karmadaAPI": "karmadaAPI: {enabled: true}", "ui": "ui: {enabled: true}", "monitoring": "monitoring: {prometheusRule: {enabled: true}}",
+		"withoutLookup": "withoutLookup: {crd: false}", "fleetView": "fleetView: {enabled: false}", "passes": "passes: {enabled: false}", "fleetIndex": "fleetIndex: {enabled: true}", "karmadaAPI": "karmadaAPI: {enabled: true}", "ui": "ui: {enabled: true}", "access": "access: {users: [jane]}", "waitForClustersSeconds": "waitForClustersSeconds: 60", "monitoring": "monitoring: {prometheusRule: {enabled: true}}",
 		"signer": "signer: {type: CertManager}", "secretPropagationSeconds": "secretPropagationSeconds: 5",
 		// Refused unless they have their default; TestRefusedValues.
 		"enableImpersonation": "",

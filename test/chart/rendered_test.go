@@ -35,6 +35,7 @@ var sets = map[string]string{
 	"disruptions":           "{replicas: 3, podDisruptionBudget: {maxUnavailable: null}}",
 	"disruptions-percent":   "{replicas: 3, podDisruptionBudget: {maxUnavailable: '50%'}}",
 	"fleet-index":           "fleetIndex: {enabled: true}",
+	"access":                "{access: {users: [jane, 'system:serviceaccount:ci:deployer'], groups: [ops], role: viewer, clusterRole: edit}, waitForClustersSeconds: 240}",
 	"karmada":               "karmadaAPI: {enabled: true}",
 	"recording":             "proxyAPI: {recording: {enabled: true}}",
 	"recording-token":       "{networkPolicies: {enabled: true, recordings: [{podSelector: {matchLabels: {app: recorder}}}]}, proxyAPI: {recording: {enabled: true, service: {url: 'https://a:8443/b', secret: c}}}}",

@@ -25,7 +25,8 @@ import (
 )
 
 // TestRelease installs a release from a registry with one command and the chart's defaults, upgrades
-// it to the next one, and goes on with a mirror when the registry is gone. The nodes pull the images.
+// it to the next one, and installs that anew from a mirror when the registry is gone, by the two commands of
+// docs/how-to/install-from-a-release.md: helm, and jane's first kubectl get pods. The nodes pull the images.
 // The earlier release is of the commit before this one. It disturbs everything: the addon is gone for a while.
 func TestRelease(t *testing.T) {
 	long.Test(t)
@@ -70,7 +71,27 @@ func TestRelease(t *testing.T) {
 	stop()
 	mirror, _ := serveRegistry(t)
 	command(t, dir, file, mirror)
-	install("mirror", mirror, "1.0.0-lab.2", now, "--reset-then-reuse-values", "--set=registry="+mirror)
+	installed.Uninstall(t)
+	kubectl, env := installed.KubectlProgram("hub")
+	jane := userKubeconfig(t, "jane")
+	began := time.Now()
+	helm(t, "upgrade", "--install", "cluster-proxy", "oci://"+mirror+"/charts/cluster-proxy", "--version=1.0.0-lab.2", "--create-namespace", "--plain-http",
+		"--set=registry="+mirror, "--set=access.users={jane},waitForClustersSeconds=240")
+	available := time.Since(began)
+	cmd := exec.CommandContext(t.Context(), kubectl, "--kubeconfig="+jane, "get", "pods",
+		"--server="+installed.HubConfig().Host+"/apis/clusterproxy.open-cluster-management.io/v1alpha1/fleetviews/all/proxy")
+	cmd.Env = append(os.Environ(), env...)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("jane's first request: %v\n%s", err, out)
+	}
+	t.Logf("mirror: Available after 1 command and %.0f s, kubectl get pods after 2 and %.0f s:\n%s", available.Seconds(), time.Since(began).Seconds(), out)
+	for _, cluster := range installed.Clusters {
+		installed.AgentsHaveImage(t, cluster, mirror+"/cluster-proxy:v1.0.0-lab.2@"+now)
+		if err := installed.AddonAvailable(t.Context(), cluster); err != nil {
+			t.Errorf("helm has ended: %v", err)
+		}
+	}
 }
 
 // serveRegistry serves an empty registry on the loopback of this machine and of each node, and returns a

@@ -76,7 +76,7 @@ func TestTutorials(t *testing.T) {
 	}
 	env := pagePrograms(t, values...)
 	t.Cleanup(func() {
-		for cfg, name := range map[string]string{"hub": "jane-uses-clusters", "cluster": "jane-views"} {
+		for cfg, name := range map[string]string{"hub": "sam-uses-clusters", "cluster": "sam-views"} {
 			config, err := clientcmd.BuildConfigFromFlags("", kubeconfigs[cfg])
 			if err == nil {
 				err = suite.Clientset(t, config).RbacV1().ClusterRoleBindings().Delete(context.Background(), name, metav1.DeleteOptions{})
@@ -90,7 +90,7 @@ func TestTutorials(t *testing.T) {
 	for _, page := range []struct {
 		name   string
 		blocks int
-	}{{"first-cluster", 9}, {"first-view", 3}, {"go-client", 1}} {
+	}{{"first-cluster", 10}, {"first-view", 3}, {"go-client", 1}} {
 		file := "docs/tutorials/" + page.name + ".md"
 		if ran := runPage(t, file, "../..", kubeconfigs, env, strings.NewReplacer(names...)); ran != page.blocks {
 			t.Errorf("%s has %d marked blocks, want %d", file, ran, page.blocks)

@@ -94,6 +94,14 @@ annotations:
 {{- if semverCompare ">=1.30.0-0" .Capabilities.KubeVersion.Version }}true{{ end }}
 {{- end }}
 
+{{/* Who has access to all clusters, as the addon manager reads it; empty if nobody has. */}}
+{{- define "cluster-proxy.access" -}}
+{{- $access := .Values.access | default dict -}}
+{{- if or $access.users $access.groups -}}
+{{ dict "users" ($access.users | default list) "groups" ($access.groups | default list) "clusterRole" ($access.clusterRole | default "view") | toJson }}
+{{- end }}
+{{- end }}
+
 {{/* "true" if users of this hub may be let make passes. */}}
 {{- define "cluster-proxy.passes" -}}
 {{- if and .Values.enableServiceProxy (dig "aggregatedAPI" true (.Values.proxyAPI | default dict)) (dig "enabled" true (.Values.passes | default dict)) (semverCompare ">=1.30.0-0" .Capabilities.KubeVersion.Version) }}true{{ end }}

@@ -31,6 +31,8 @@ type Addon struct {
 	// FleetIndex are the resources, as RESOURCE.GROUP, that agents read and send the rows of. Without any they send
 	// none, and may not read any.
 	FleetIndex []string
+	// Access is a role that users and groups of the hub have on each cluster. Without any there is no binding.
+	Access Access
 	// ExposedServices is the hub's ConfigMap with the Services that agents
 	// forward requests to. Without a name there are none.
 	ExposedServices client.ObjectKey

@@ -10,6 +10,7 @@ import (
 
 // values are those of the agent chart; its schema knows the same names.
 type values struct {
+	Access              *access                     `json:"access,omitempty"`
 	Args                []string                    `json:"args"`
 	AdditionalServiceCA string                      `json:"additionalServiceCA,omitempty"`
 	Env                 map[string]string           `json:"env,omitempty"`
@@ -39,6 +40,18 @@ type values struct {
 	namespace string
 	// ignored are customized variables that mean nothing here.
 	ignored []string
+}
+
+// access is a ClusterRole, and to whom it is bound.
+type access struct {
+	ClusterRole string    `json:"clusterRole"`
+	Subjects    []subject `json:"subjects"`
+}
+
+// subject is a user or a group, by the name on the cluster.
+type subject struct {
+	Kind string `json:"kind"`
+	Name string `json:"name"`
 }
 
 // indexed are resources of one group of which the agent sends rows to the fleet index.

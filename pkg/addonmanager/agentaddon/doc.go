@@ -63,7 +63,8 @@
 //	variables.go     customized variables, by a schema
 //	oidc.go          those for an OpenID Connect provider
 //	exposed.go       the list of exposed Services
-//	chart.go         the values of the agent's chart
 //	addon.go         Addon, and what it remembers
+//	access.go        the role of users of the hub that the hub's chart names
+//	chart.go         the values of the agent's chart
 //	metrics.go       Metrics
 package agentaddon

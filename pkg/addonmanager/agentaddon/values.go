@@ -88,6 +88,7 @@ func (a *Addon) makeValues(ctx context.Context, cluster *clusterv1.ManagedCluste
 	if err := a.recognizeHub(ctx, v, cluster, namespace); err != nil {
 		return nil, err
 	}
+	a.Access.bind(v)
 	if deployment != nil {
 		if err := applyDeploymentConfig(v, deployment.Spec); err != nil {
 			return nil, fmt.Errorf("AddOnDeploymentConfig %q in namespace %q: %w", deployment.Name, deployment.Namespace, err)

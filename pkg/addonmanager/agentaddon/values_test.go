@@ -70,11 +70,11 @@ func hubWith(t testing.TB, objects ...client.Object) client.WithWatch {
 // render gives the Deployment that would be installed on a cluster.
 func render(t *testing.T, cluster string, config *v1alpha1.ManagedProxyConfiguration, spec *addonv1alpha1.AddOnDeploymentConfigSpec, more ...client.Object) (*appsv1.Deployment, []runtime.Object, error) {
 	t.Helper()
-	return renderIndexed(t, nil, cluster, config, spec, more...)
+	return renderBy(t, func(*Addon) {}, cluster, config, spec, more...)
 }
 
-// renderIndexed is render on a hub with a fleet index of resources.
-func renderIndexed(t *testing.T, resources []string, cluster string, config *v1alpha1.ManagedProxyConfiguration, spec *addonv1alpha1.AddOnDeploymentConfigSpec, more ...client.Object) (*appsv1.Deployment, []runtime.Object, error) {
+// renderBy is render by an addon that has more settings.
+func renderBy(t *testing.T, set func(*Addon), cluster string, config *v1alpha1.ManagedProxyConfiguration, spec *addonv1alpha1.AddOnDeploymentConfigSpec, more ...client.Object) (*appsv1.Deployment, []runtime.Object, error) {
 	t.Helper()
 	reader := hubWith(t, append(more, config)...)
 	addon := &Addon{
@@ -84,7 +84,6 @@ func renderIndexed(t *testing.T, resources []string, cluster string, config *v1a
 		DeploymentConfigs:  oneConfig{spec: spec},
 		InstallNamespace:   identity.DefaultAgentNamespace,
 		EnableKubeAPIProxy: true,
-		FleetIndex:         resources,
 		CheckArgs: func(args []string) error {
 			if slices.Contains(args, "--oidc-signing-algs=HS256") {
 				return errors.New("HS256 is secret")
@@ -92,6 +91,7 @@ func renderIndexed(t *testing.T, resources []string, cluster string, config *v1a
 			return nil
 		},
 	}
+	set(addon)
 	built, err := addon.Build()
 	if err != nil {
 		t.Fatal(err)
@@ -374,7 +374,7 @@ func TestRightsOfTheIndex(t *testing.T) {
 		{resources: []string{"pods", "secrets"}, wantError: true},
 		{resources: []string{"*"}, wantError: true},
 	} {
-		deployment, objects, err := renderIndexed(t, c.resources, "cluster1", configuration(nil), nil)
+		deployment, objects, err := renderBy(t, func(addon *Addon) { addon.FleetIndex = c.resources }, "cluster1", configuration(nil), nil)
 		if (err != nil) != c.wantError {
 			t.Errorf("%v: got %v", c.resources, err)
 		}
