@@ -23,11 +23,11 @@ func pages(t *testing.T) (found []string) {
 // maxWords are how long the two documents may be that a reader sees first.
 var maxWords = map[string]int{"README.md": 900, "FAQ.md": 1500}
 
-// TestPages wants every page of docs in its contents, in the folder of its kind, with one title; README.md
+// TestPages wants every page of docs in its contents once, below the heading of its kind, with one title; README.md
 // and FAQ.md short; and no line so long that a terminal breaks it.
 func TestPages(t *testing.T) {
 	kind := regexp.MustCompile(`^docs/(README|(tutorials|how-to|reference|explanation|runbooks)/[\w-]+)\.md$`)
-	contents := read(t, "docs/README.md")
+	listed := contents(t)
 	for _, page := range pages(t) {
 		content := read(t, page)
 		if words := len(strings.Fields(content)); maxWords[page] > 0 && words > maxWords[page] {
@@ -48,10 +48,25 @@ func TestPages(t *testing.T) {
 		if !strings.HasPrefix(content, "# ") {
 			t.Errorf("%s does not begin with a title", page)
 		}
-		if name != "README.md" && !strings.Contains(contents, "]("+name+")") {
-			t.Errorf("docs/README.md does not list %s", page)
+		folder, _, _ := strings.Cut(name, "/")
+		if under := listed[name]; name != "README.md" && (len(under) != 1 || under[0] != folder) {
+			t.Errorf("docs/README.md lists %s below %q, want it once, below its kind", page, under)
 		}
 	}
+}
+
+// contents are the pages of docs/README.md, each with the kinds below which it lists them.
+func contents(t *testing.T) map[string][]string {
+	t.Helper()
+	listed := map[string][]string{}
+	for _, section := range strings.Split(read(t, "docs/README.md"), "\n## ")[1:] {
+		title, list, _ := strings.Cut(section, "\n")
+		kind, _, _ := strings.Cut(strings.ToLower(title), ":")
+		for _, found := range link.FindAllStringSubmatch(list, -1) {
+			listed[found[1]] = append(listed[found[1]], kind)
+		}
+	}
+	return listed
 }
 
 var (
