@@ -29,7 +29,7 @@ const mark = "<!-- Made of the code from here on: hack/update-texts.sh -->\n"
 // TestReference holds the pages to the code.
 func TestReference(t *testing.T) {
 	for page, made := range map[string]func(*testing.T) string{
-		"alerts": alerts, "crds": definitions, "errors": failures, "flags": processFlags, "helm-values": values, "kubectl-clusterproxy": commands,
+		"alerts": alerts, "crds": definitions, "dashboards": dashboards, "errors": failures, "flags": processFlags, "helm-values": values, "kubectl-clusterproxy": commands,
 	} {
 		t.Run(page, func(t *testing.T) {
 			file := filepath.Join("../../docs/reference", page+".md")
