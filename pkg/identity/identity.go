@@ -29,6 +29,9 @@ const (
 	// ProxyAPIService is the Service of the proxy API: its certificate and its
 	// published address hold the same name.
 	ProxyAPIService = "cluster-proxy-addon-user"
+	// ProxyAPIAudience is the audience of tokens that are for the proxy API alone: the hub's
+	// kube-apiserver refuses them.
+	ProxyAPIAudience = "clusterproxy.open-cluster-management.io"
 	// DefaultAgentNamespace is where the agent is installed unless an
 	// AddOnDeploymentConfig says otherwise.
 	DefaultAgentNamespace = "open-cluster-management-cluster-proxy"

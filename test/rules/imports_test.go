@@ -95,7 +95,7 @@ var notInViews = []string{module + "pkg/tunnel", module + "pkg/agentclient", mod
 // may import.
 var apart = map[string][]string{
 	"pkg/hubaccess":           nil,
-	"pkg/hubaccess/authn":     {"pkg/hubaccess", "pkg/agentapi", "pkg/status"},
+	"pkg/hubaccess/authn":     {"pkg/hubaccess", "pkg/agentapi", "pkg/identity", "pkg/status"},
 	"pkg/hubaccess/authz":     {"pkg/hubaccess", "pkg/apis"},
 	"pkg/hubaccess/clusters":  {"pkg/apis", "pkg/identity", "pkg/pki"},
 	"pkg/hubaccess/outage":    {"pkg/hubaccess"},

@@ -53,8 +53,8 @@ type Authenticator struct {
 	controllers []dynamiccertificates.ControllerRunner
 }
 
-// NewAuthenticator does no I/O. A token of the hub must be for one of audiences; none
-// means the audience of the hub's kube-apiserver.
+// NewAuthenticator does no I/O. A token of the hub must be for one of audiences, or for
+// identity.ProxyAPIAudience; none means the audience of the hub's kube-apiserver.
 func NewAuthenticator(hub kubernetes.Interface, audiences []string, outage *outage.Grace) (*Authenticator, error) {
 	ca := func(purpose, key string) (*dynamiccertificates.ConfigMapCAController, error) {
 		return dynamiccertificates.NewDynamicCAFromConfigMapController(purpose, configNamespace, configName, key, hub)

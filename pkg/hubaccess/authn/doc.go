@@ -6,7 +6,9 @@
 // not know this token" are as important as "this is the token of jane". Only a
 // TokenReview that says "invalid bearer token" and nothing else, or adds only that no
 // key of the hub made the signature, means that (tokenreview.go). All other answers
-// are errors, and an error is never cached.
+// are errors, and an error is never cached. A token for the proxy API alone
+// (identity.ProxyAPIAudience) is one of the hub's too: the proxy API takes it, and the
+// hub's kube-apiserver does not.
 //
 // # How often unverified credentials may be tried
 //
@@ -27,6 +29,6 @@
 // # Files
 //
 //	authenticator.go  who sends a request
-//	ratelimit.go      how often unverified credentials may be tried
 //	tokenreview.go    what the hub's answer about a token means
+//	ratelimit.go      how often unverified credentials may be tried
 package authn

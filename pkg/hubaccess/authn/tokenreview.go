@@ -16,6 +16,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"open-cluster-management.io/cluster-proxy/pkg/hubaccess/outage"
+	"open-cluster-management.io/cluster-proxy/pkg/identity"
 )
 
 // errNoAnswer, outage.ErrUnreachable and outage.ErrNotForUs are the errors of the review of a token
@@ -57,7 +58,9 @@ var bootstrapToken = regexp.MustCompile(`^[a-z0-9]{6}\.[a-z0-9]{16}$`)
 
 // reviewer asks the hub about tokens.
 type reviewer struct {
-	hub       kubernetes.Interface
+	hub kubernetes.Interface
+	// audiences are what a token must be for, beside identity.ProxyAPIAudience; none means the
+	// audience of the hub's kube-apiserver.
 	audiences []string
 }
 
@@ -66,31 +69,46 @@ type reviewer struct {
 func (v *reviewer) AuthenticateToken(ctx context.Context, token string) (*authenticator.Response, bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, outage.ReviewTimeout)
 	defer cancel()
-	status, err := v.review(ctx, token, v.audiences)
+	audiences := v.audiences
+	if isForProxyAPI(token) {
+		audiences = append(slices.Clone(audiences), identity.ProxyAPIAudience)
+	}
+	status, err := v.review(ctx, token, audiences)
 	if err != nil {
 		return nil, false, err
 	}
-	if status.Authenticated {
-		if len(v.audiences) > 0 && !slices.ContainsFunc(status.Audiences, func(a string) bool { return slices.Contains(v.audiences, a) }) {
-			return nil, false, outage.ErrNotForUs
-		}
-		return &authenticator.Response{User: userOfReview(status.User)}, true, nil
-	}
-	if len(v.audiences) > 0 {
+	forUs := len(audiences) == 0 || slices.ContainsFunc(status.Audiences, func(a string) bool { return slices.Contains(audiences, a) })
+	if !status.Authenticated && len(audiences) > 0 {
 		// Authenticators that know no audiences (OIDC, static tokens) are not
 		// asked if a review is for others than the kube-apiserver's own, and
 		// the answer is as if they did not know the token.
 		if status, err = v.review(ctx, token, nil); err != nil {
 			return nil, false, err
 		}
-		if status.Authenticated {
-			return nil, false, outage.ErrNotForUs
-		}
+		forUs = len(v.audiences) == 0
+	}
+	if status.Authenticated && !forUs {
+		return nil, false, outage.ErrNotForUs
+	}
+	if status.Authenticated {
+		return &authenticator.Response{User: userOfReview(status.User)}, true, nil
 	}
 	if bootstrapToken.MatchString(token) {
 		return nil, false, outage.ErrNotForUs
 	}
 	return nil, false, nil
+}
+
+// isForProxyAPI reports whether a service account's token says that it is for the proxy API. It
+// is not verified: it decides for which audiences the hub is asked, and nothing else. A review
+// for several audiences would do without, but not with the kube-apiserver's own among them, of
+// which only the kube-apiserver knows the name.
+func isForProxyAPI(token string) bool {
+	var claims struct {
+		Audiences []string `json:"aud"`
+	}
+	parts := strings.Split(token, ".")
+	return len(parts) == 3 && decodePart(parts[1], &claims) && slices.Contains(claims.Audiences, identity.ProxyAPIAudience)
 }
 
 // review asks once. The error is nil if the hub has a user for the token, or

@@ -2,7 +2,10 @@ package authn
 
 import (
 	"context"
+	"encoding/base64"
+	"encoding/json"
 	"errors"
+	"slices"
 	"testing"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -11,6 +14,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"open-cluster-management.io/cluster-proxy/pkg/hubaccess/outage"
+	"open-cluster-management.io/cluster-proxy/pkg/identity"
 )
 
 // TestWhyNot has the errors that TokenReviews of kube-apiservers have, with what
@@ -86,5 +90,64 @@ func TestForeignAudience(t *testing.T) {
 		if u, ok, err := v.AuthenticateToken(context.Background(), token); ok || !errors.Is(err, want) {
 			t.Errorf("%q: %v, %v, %v, want error %v", token, u, ok, err, want)
 		}
+	}
+}
+
+// TestProxyAPIAudience has a hub that takes a service account's token for the audiences that a
+// review names, and for its own if it names none.
+func TestProxyAPIAudience(t *testing.T) {
+	const own = "https://hub"
+	token := func(audiences ...string) string {
+		claims, err := json.Marshal(map[string]any{"aud": audiences})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return "e30." + base64.RawURLEncoding.EncodeToString(claims) + ".c2ln"
+	}
+	forProxyAPI, forHub, forBoth, forVault := token(identity.ProxyAPIAudience), token(own), token(own, identity.ProxyAPIAudience), token("vault")
+	audiences := map[string][]string{forProxyAPI: {identity.ProxyAPIAudience}, forHub: {own}, forBoth: {own, identity.ProxyAPIAudience}, forVault: {"vault"}}
+	hub := fake.NewClientset()
+	reviews := 0
+	hub.PrependReactor("create", "tokenreviews", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		review := action.(clienttesting.CreateAction).GetObject().(*authenticationv1.TokenReview)
+		reviews++
+		wanted := review.Spec.Audiences
+		if len(wanted) == 0 {
+			wanted = []string{own}
+		}
+		review.Status.Error = unknownToken
+		for _, audience := range audiences[review.Spec.Token] {
+			if slices.Contains(wanted, audience) {
+				review.Status = authenticationv1.TokenReviewStatus{Authenticated: true, User: authenticationv1.UserInfo{Username: "robot"}, Audiences: []string{audience}}
+			} else if !review.Status.Authenticated {
+				review.Status.Error = `[invalid bearer token, token audiences ["a"] is invalid for the target audiences ["b"]]`
+			}
+		}
+		return true, review, nil
+	})
+	for _, tc := range []struct {
+		name, token string
+		audiences   []string
+		wantUser    bool
+		wantErr     error
+		wantReviews int
+	}{
+		{"the proxy API", forProxyAPI, nil, true, nil, 1},
+		{"the proxy API, with --api-audiences", forProxyAPI, []string{"elsewhere"}, true, nil, 1},
+		{"the hub", forHub, nil, true, nil, 1},
+		{"the hub and the proxy API", forBoth, nil, true, nil, 1},
+		{"another", forVault, nil, false, outage.ErrNotForUs, 1},
+		{"the hub, with --api-audiences", forHub, []string{"elsewhere"}, false, outage.ErrNotForUs, 1},
+		{"the proxy API, of another cluster", token(identity.ProxyAPIAudience, "there"), nil, false, nil, 2},
+		{"no list", "e30." + base64.RawURLEncoding.EncodeToString([]byte(`{"aud":{}}`)) + ".c2ln", nil, false, nil, 1},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			reviews = 0
+			v := &reviewer{hub: hub, audiences: tc.audiences}
+			_, ok, err := v.AuthenticateToken(t.Context(), tc.token)
+			if ok != tc.wantUser || !errors.Is(err, tc.wantErr) || reviews != tc.wantReviews {
+				t.Errorf("a user: %v, error %v, %d reviews; want %v, %v, %d", ok, err, reviews, tc.wantUser, tc.wantErr, tc.wantReviews)
+			}
+		})
 	}
 }

@@ -278,6 +278,7 @@ func TestTokens(t *testing.T) {
 
 	expect(ask, "service account", s.serviceAccountToken("good"), 403)
 	expect(ask, "service account, another audience", s.serviceAccountToken("vault", "vault"), 401)
+	expect(ask, "service account, the proxy API alone", s.serviceAccountToken("for-proxy-api", identity.ProxyAPIAudience), 403)
 	gone := s.serviceAccountToken("gone")
 	if err := s.client.CoreV1().ServiceAccounts("default").Delete(t.Context(), "gone", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
