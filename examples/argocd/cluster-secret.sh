@@ -4,10 +4,9 @@ set -euo pipefail
 cluster=${1:?the name of a managed cluster}
 addon=open-cluster-management-addon
 
-token=$(kubectl --namespace argocd get secret managed-clusters -o jsonpath='{.data.token}' | base64 -d)
 ca=$(kubectl --namespace "$addon" get secret proxy-server-ca -o jsonpath='{.data.ca\.crt}')
-if [[ -z "$token" || -z "$ca" ]]; then
-  echo "there is no token in Secret argocd/managed-clusters yet, or no CA in Secret $addon/proxy-server-ca" >&2
+if [[ -z "$ca" ]]; then
+  echo "there is no CA in Secret $addon/proxy-server-ca" >&2
   exit 1
 fi
 cat <<END
@@ -22,5 +21,8 @@ stringData:
   name: $cluster
   server: https://cluster-proxy-addon-user.$addon.svc:9092/$cluster
   config: |
-    {"bearerToken": "$token", "tlsClientConfig": {"insecure": false, "caData": "$ca"}}
+    {
+      "execProviderConfig": {"apiVersion": "client.authentication.k8s.io/v1", "command": "/plugins/clusterprofile-credentials"},
+      "tlsClientConfig": {"insecure": false, "caData": "$ca"}
+    }
 END

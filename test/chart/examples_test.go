@@ -4,10 +4,13 @@ import (
 	"bytes"
 	"encoding/json"
 	"os"
+	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -157,21 +160,61 @@ func TestManagedServiceAccountExample(t *testing.T) {
 	}
 }
 
-// TestProvidersExample wants the name that ClusterProfiles have, and a plugin that is told the
-// cluster.
-func TestProvidersExample(t *testing.T) {
-	decoder := json.NewDecoder(bytes.NewReader(example(t, "cluster-profile/providers.json")))
-	decoder.DisallowUnknownFields()
-	var config access.Config
-	if err := decoder.Decode(&config); err != nil {
+// TestCredentialExamples wants the examples that start the credential plugin to have the name
+// that ClusterProfiles have, and the pod to have what they name.
+func TestCredentialExamples(t *testing.T) {
+	var programs struct{ Providers []map[string]any }
+	var kueue struct {
+		MultiKueue struct {
+			ClusterProfile struct {
+				CredentialsProviders []map[string]any
+			}
+		}
+	}
+	for file, into := range map[string]any{"cluster-profile/providers.json": &programs, "kueue/config.yaml": &kueue} {
+		if err := yaml.Unmarshal(example(t, file), into); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := access.Provider{Name: clusterprofile.Provider, ExecConfig: &api.ExecConfig{
+		APIVersion: "client.authentication.k8s.io/v1", Command: "/plugins/clusterprofile-credentials", ProvideClusterInfo: true,
+		Args: []string{"--server=https://" + identity.ProxyAPIService + "." + namespace + ":9092"},
+	}}
+	providers := append(programs.Providers, kueue.MultiKueue.ClusterProfile.CredentialsProviders...)
+	if len(providers) != 2 {
+		t.Fatalf("there are %d providers, want 2", len(providers))
+	}
+	for _, provider := range providers {
+		encoded, err := json.Marshal(provider)
+		if err != nil {
+			t.Fatal(err)
+		}
+		decoder := json.NewDecoder(bytes.NewReader(encoded))
+		decoder.DisallowUnknownFields()
+		var got access.Provider
+		if err := decoder.Decode(&got); err != nil {
+			t.Fatal(err)
+		}
+		if got.Name != want.Name || got.ExecConfig == nil || got.ExecConfig.String() != want.ExecConfig.String() || !slices.Equal(got.ExecConfig.Args, want.ExecConfig.Args) {
+			t.Errorf("the provider is %q with %v, want %q with %v", got.Name, got.ExecConfig, want.Name, want.ExecConfig)
+		}
+	}
+	var patch struct {
+		Spec struct {
+			Template corev1.PodTemplateSpec `json:"template"`
+		} `json:"spec"`
+	}
+	if err := yaml.UnmarshalStrict(example(t, "cluster-profile/plugin.yaml"), &patch); err != nil {
 		t.Fatal(err)
 	}
-	if len(config.Providers) != 1 {
-		t.Fatalf("there are %d providers, want 1", len(config.Providers))
+	pod := patch.Spec.Template.Spec
+	init, container, token := pod.InitContainers[0], pod.Containers[0], pod.Volumes[1].Projected.Sources[0].ServiceAccountToken
+	if token.Audience != identity.ProxyAPIAudience || container.VolumeMounts[1].MountPath+"/"+token.Path != "/var/run/secrets/"+identity.ProxyAPIAudience+"/token" {
+		t.Errorf("the token for %q is at %s/%s, where the plugin does not look", token.Audience, container.VolumeMounts[1].MountPath, token.Path)
 	}
-	p, want := config.Providers[0], api.ExecConfig{APIVersion: "client.authentication.k8s.io/v1", Command: "/plugins/secretreader", ProvideClusterInfo: true}
-	if p.Name != clusterprofile.Provider || p.ExecConfig == nil || p.ExecConfig.String() != want.String() {
-		t.Errorf("the provider is %q with %v, want %q with %v", p.Name, p.ExecConfig, clusterprofile.Provider, &want)
+	if command := want.ExecConfig.Command; container.VolumeMounts[0].MountPath != path.Dir(command) || init.VolumeMounts[0].Name != container.VolumeMounts[0].Name ||
+		!slices.Equal(init.Command, []string{"/" + path.Base(command), "--install=" + path.Dir(command)}) {
+		t.Errorf("%v copies the plugin to a volume %+v, and the program has %+v", init.Command, init.VolumeMounts, container.VolumeMounts)
 	}
 }
 

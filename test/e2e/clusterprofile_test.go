@@ -3,16 +3,16 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	clientcmdv1 "k8s.io/client-go/tools/clientcmd/api/v1"
 	clusterv1 "open-cluster-management.io/api/cluster/v1"
 	"sigs.k8s.io/cluster-inventory-api/apis/v1alpha1"
@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/cluster-inventory-api/pkg/access"
 
 	"open-cluster-management.io/cluster-proxy/pkg/addonmanager/clusterprofile"
+	"open-cluster-management.io/cluster-proxy/pkg/identity"
 	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
 )
 
@@ -96,34 +97,51 @@ func TestClusterProfileSaysHowToReachTheCluster(t *testing.T) {
 	if want := "https://cluster-proxy-addon-user." + installed.Namespace + ":9092/" + cluster; provider.Cluster.Server != want {
 		t.Errorf("server is %q, want %q", provider.Cluster.Server, want)
 	}
-	suite.WantPods(t, withPlugin(t, published, cluster))
+	suite.WantPods(t, withPlugin(t, published))
 }
 
 // withPlugin returns the configuration that a program with examples/cluster-profile's file
-// makes of a ClusterProfile. Its credential is what the plugin finds in a Secret.
-func withPlugin(t *testing.T, profile *v1alpha1.ClusterProfile, cluster string) *rest.Config {
+// makes of a ClusterProfile. Its credential is the token that the kubelet would give its pod.
+func withPlugin(t *testing.T, profile *v1alpha1.ClusterProfile) *rest.Config {
 	t.Helper()
-	plugin := filepath.Join(t.TempDir(), "secretreader")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", plugin, "sigs.k8s.io/cluster-inventory-api/plugins/secretreader/cmd/plugin")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("building the plugin: %v\n%s", err, out)
-	}
-	secrets := installed.Hub.CoreV1().Secrets("default")
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: cluster}, StringData: map[string]string{"token": installed.HubToken}}
-	if _, err := secrets.Create(t.Context(), secret, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = secrets.Delete(context.Background(), cluster, metav1.DeleteOptions{}) })
 	config, err := access.NewFromFile("../../examples/cluster-profile/providers.json")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, p := range config.Providers {
-		p.ExecConfig.Command, p.ExecConfig.Env = plugin, []clientcmdapi.ExecEnvVar{{Name: "KUBECONFIG", Value: installed.HubKubeconfig}}
+		p.ExecConfig.Command = buildCredentials(t)
+		p.ExecConfig.Args = append(p.ExecConfig.Args, "--token-file="+projectedToken(t, "default", suite.HubUser))
 	}
 	cfg, err := config.BuildConfigFromCP(profile)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return inHub(cfg)
+}
+
+// buildCredentials builds the credential plugin.
+func buildCredentials(t *testing.T) string {
+	t.Helper()
+	plugin := filepath.Join(t.TempDir(), "clusterprofile-credentials")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", plugin, "../../cmd/clusterprofile-credentials")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("building the plugin: %v\n%s", err, out)
+	}
+	return plugin
+}
+
+// projectedToken writes the token of a service account of the hub that examples/cluster-profile's
+// patch has the kubelet project, and returns its file.
+func projectedToken(t *testing.T, namespace, account string) string {
+	t.Helper()
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: []string{identity.ProxyAPIAudience}}}
+	token, err := installed.Hub.CoreV1().ServiceAccounts(namespace).CreateToken(t.Context(), account, request, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(file, []byte(token.Status.Token), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
 }

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"open-cluster-management.io/cluster-proxy/test/e2e/suite"
 	"open-cluster-management.io/cluster-proxy/test/testkit/long"
@@ -82,6 +83,10 @@ func TestArgoCDExample(t *testing.T) {
 	cluster := installed.Clusters[0]
 	managed := suite.Clientset(t, installed.AdminConfig(cluster))
 	makeNamespace(t, installed.Hub, "argocd")
+	const controller = "argocd-application-controller"
+	if _, err := installed.Hub.CoreV1().ServiceAccounts("argocd").Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: controller}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
 	removeBinding(t, installed.Hub, "argocd-uses-clusters")
 	removeBinding(t, managed, "argocd-deploys")
 	runExample(t, "argocd", cluster, 3)
@@ -91,7 +96,10 @@ func TestArgoCDExample(t *testing.T) {
 	}
 	data := secrets.Items[0].Data
 	var config struct {
-		BearerToken     string `json:"bearerToken"`
+		ExecProviderConfig struct {
+			APIVersion string `json:"apiVersion"`
+			Command    string `json:"command"`
+		} `json:"execProviderConfig"`
 		TLSClientConfig struct {
 			Insecure bool   `json:"insecure"`
 			CAData   []byte `json:"caData"`
@@ -102,10 +110,14 @@ func TestArgoCDExample(t *testing.T) {
 	if err := decoder.Decode(&config); err != nil {
 		t.Fatal(err)
 	}
-	if string(data["name"]) != cluster || string(data["server"]) != "https://"+proxyAPIService+"/"+cluster || config.TLSClientConfig.Insecure {
-		t.Errorf("cluster %q is at %q, unverified: %v", data["name"], data["server"], config.TLSClientConfig.Insecure)
+	plugin := config.ExecProviderConfig
+	if string(data["name"]) != cluster || string(data["server"]) != "https://"+proxyAPIService+"/"+cluster || config.TLSClientConfig.Insecure || plugin.Command != "/plugins/clusterprofile-credentials" {
+		t.Errorf("cluster %q is at %q, unverified: %v, by plugin %q", data["name"], data["server"], config.TLSClientConfig.Insecure, plugin.Command)
 	}
-	cfg := inHub(&rest.Config{Host: string(data["server"]), BearerToken: config.BearerToken, TLSClientConfig: rest.TLSClientConfig{CAData: config.TLSClientConfig.CAData}})
+	// Argo CD does not tell the plugin the cluster.
+	cfg := inHub(&rest.Config{Host: string(data["server"]), TLSClientConfig: rest.TLSClientConfig{CAData: config.TLSClientConfig.CAData}, ExecProvider: &clientcmdapi.ExecConfig{
+		APIVersion: plugin.APIVersion, Command: buildCredentials(t), Args: []string{"--token-file=" + projectedToken(t, "argocd", controller)}, InteractiveMode: clientcmdapi.NeverExecInteractiveMode,
+	}})
 	client := suite.Clientset(t, cfg)
 	suite.Eventually(t, "a Deployment by Argo CD", func() error {
 		_, err := client.AppsV1().Deployments("default").Get(t.Context(), "web", metav1.GetOptions{})

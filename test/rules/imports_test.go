@@ -120,6 +120,8 @@ var standardOnly = map[string][]string{
 	"pkg/fleetindex/feed":   nil,
 	"pkg/fleetindex/query":  nil,
 	"pkg/fleetview/catalog": {"k8s.io/apimachinery", "k8s.io/api/apidiscovery", "k8s.io/kube-openapi"},
+
+	"cmd/clusterprofile-credentials": nil, // so that it is small
 }
 
 var components = []string{"pkg/addonmanager", "pkg/proxyserver", "pkg/proxyapi", "pkg/proxyagent", "pkg/fleetindexer"}
