@@ -29,8 +29,8 @@ type File struct {
 	Mode int64
 }
 
-// Addon is the configuration of the addon's image, which holds the file
-// /cluster-proxy alone: no shell, and a user that is not root.
+// Addon is the configuration of the addon's image, which holds static programs
+// alone: no shell, and a user that is not root.
 func Addon() v1.Config {
 	return v1.Config{User: "65532:65532", Entrypoint: []string{"/cluster-proxy"}, Labels: map[string]string{
 		"org.opencontainers.image.title":    "cluster-proxy",

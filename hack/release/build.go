@@ -42,7 +42,7 @@ func (b *builder) build() error {
 	if err := b.prepare(); err != nil {
 		return err
 	}
-	index, err := b.source.image(b.archs, func(arch string, program []byte) error { return b.writeSBOM("cluster-proxy-linux-"+arch, program) })
+	index, err := b.source.image(b.archs, func(command, arch string, program []byte) error { return b.writeSBOM(command+"-linux-"+arch, program) })
 	if err != nil {
 		return err
 	}

@@ -30,18 +30,25 @@ var architectures = []string{"amd64", "arm64", "ppc64le", "s390x"}
 // refName is the annotation by which an OCI layout names what is in it.
 const refName = "org.opencontainers.image.ref.name"
 
+// commands are the programs in the image.
+var commands = []string{"cluster-proxy", "clusterprofile-credentials"}
+
 // image builds the addon's image for architectures. each sees each program.
-func (s source) image(archs []string, each func(arch string, program []byte) error) (v1.ImageIndex, error) {
+func (s source) image(archs []string, each func(command, arch string, program []byte) error) (v1.ImageIndex, error) {
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 	for _, arch := range archs {
-		program, err := s.program("./cmd/cluster-proxy", "linux", arch, "")
-		if err != nil {
-			return nil, err
+		var files []oci.File
+		for _, command := range commands {
+			program, err := s.program("./cmd/"+command, "linux", arch, "")
+			if err != nil {
+				return nil, err
+			}
+			if err := each(command, arch, program); err != nil {
+				return nil, err
+			}
+			files = append(files, oci.File{Path: "/" + command, Content: program})
 		}
-		if err := each(arch, program); err != nil {
-			return nil, err
-		}
-		layer, err := s.layer([]oci.File{{Path: "/cluster-proxy", Content: program}})
+		layer, err := s.layer(files)
 		if err != nil {
 			return nil, err
 		}
@@ -70,8 +77,8 @@ func packImage(name, file string, archs []string, start bool, out io.Writer) err
 		return err
 	}
 	var help string
-	index, err := s.image(archs, func(arch string, program []byte) error {
-		if !start {
+	index, err := s.image(archs, func(command, arch string, program []byte) error {
+		if !start || command != "cluster-proxy" {
 			return nil
 		}
 		said, err := helpOf(arch, program, out)

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"archive/tar"
 	"bytes"
 	"crypto/ecdsa"
 	"crypto/sha256"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -24,6 +26,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/registry"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 	"helm.sh/helm/v3/pkg/chart/loader"
@@ -59,7 +62,7 @@ func checkout(t *testing.T) string {
 	for file, content := range map[string][]byte{
 		"go.mod":                    []byte("module open-cluster-management.io/cluster-proxy\n\ngo 1.26\n"),
 		"LICENSE":                   read("LICENSE"),
-		"cmd/cluster-proxy/main.go": program, "cmd/kubectl-clusterproxy/main.go": program,
+		"cmd/cluster-proxy/main.go": program, "cmd/clusterprofile-credentials/main.go": program, "cmd/kubectl-clusterproxy/main.go": program,
 		"cmd/kubectl-clusterproxy/kubectl_complete-clusterproxy": read("cmd/kubectl-clusterproxy/kubectl_complete-clusterproxy"),
 	} {
 		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, file)), 0o755); err != nil {
@@ -171,6 +174,9 @@ func TestRelease(t *testing.T) {
 		if err := validate.Index(index, validate.Fast); err != nil {
 			t.Error(err)
 		}
+		if got, want := filesOfImage(t, index), []string{"cluster-proxy", "clusterprofile-credentials"}; !slices.Equal(got, want) {
+			t.Errorf("the image has files %q, want %q", got, want)
+		}
 	})
 	var out bytes.Buffer
 	for range 2 { // the second time everything is there
@@ -217,6 +223,38 @@ func TestRelease(t *testing.T) {
 			t.Errorf("it was published: %v", err)
 		}
 	})
+}
+
+// filesOfImage are those of an image in a layout, for the first of its architectures.
+func filesOfImage(t *testing.T, layout v1.ImageIndex) (names []string) {
+	t.Helper()
+	first := func(index v1.ImageIndex) v1.Hash {
+		manifest, err := index.IndexManifest()
+		if err != nil || len(manifest.Manifests) == 0 {
+			t.Fatalf("an index has nothing: %v", err)
+		}
+		return manifest.Manifests[0].Digest
+	}
+	index, err := layout.ImageIndex(first(layout))
+	if err != nil {
+		t.Fatal(err)
+	}
+	image, err := index.Image(first(index))
+	if err != nil {
+		t.Fatal(err)
+	}
+	content := mutate.Extract(image)
+	defer content.Close()
+	for reader := tar.NewReader(content); ; {
+		header, err := reader.Next()
+		if errors.Is(err, io.EOF) {
+			return names
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		names = append(names, header.Name)
+	}
 }
 
 // pulled pulls the chart as helm does and returns the images of what it renders.
