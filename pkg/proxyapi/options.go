@@ -53,8 +53,8 @@ type Options struct {
 	// Namespace and ExposedServices name the ConfigMap with the Services that
 	// may be asked for.
 	Namespace, ExposedServices string
-	// Audiences are what a hub's token must be for; empty means the audience of
-	// the hub's kube-apiserver.
+	// Audiences are what a hub's token must be for, beside identity.ProxyAPIAudience; empty
+	// means the audience of the hub's kube-apiserver.
 	Audiences []string
 	// HubOutageGrace is how long answers of the hub stand while it cannot be
 	// asked; 0 means not at all.
@@ -141,7 +141,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.Domain, "cluster-domain", o.Domain, "domain below which every cluster has a host, <cluster>.<domain>; empty means that there are only paths; the serving certificate must be for *.<domain>")
 	fs.StringVar(&o.Namespace, "namespace", o.Namespace, "namespace of --exposed-services; the default is $POD_NAMESPACE")
 	fs.StringVar(&o.ExposedServices, "exposed-services", o.ExposedServices, "name of the ConfigMap with the Services on clusters that may be asked for")
-	fs.StringSliceVar(&o.Audiences, "api-audiences", o.Audiences, "audiences that tokens of the hub may be for; empty means that of the hub's kube-apiserver")
+	fs.StringSliceVar(&o.Audiences, "api-audiences", o.Audiences, "audiences that tokens of the hub may be for, beside "+identity.ProxyAPIAudience+"; empty means that of the hub's kube-apiserver")
 	fs.DurationVar(&o.HubOutageGrace, "hub-outage-grace", o.HubOutageGrace, "how long users that the hub let in are still let in while its kube-apiserver cannot be asked: for what they did before, with credentials that have not expired; 0 turns it off")
 	fs.BoolVar(&o.AllowAnonymous, "allow-anonymous", o.AllowAnonymous, "let requests without a credential go to the clusters, which know them as system:anonymous, instead of answering 401")
 	fs.DurationVar(&o.RevalidateStreams, "revalidate-streams", o.RevalidateStreams, "how often the hub is asked again whether watches, logs, exec, attach, port-forward and other streams that are open would still be allowed; those that would not be are ended; 0 means never; streams of one caller to one cluster with one verb cost one question")
