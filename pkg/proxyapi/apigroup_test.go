@@ -38,7 +38,7 @@ func TestDiscoveryAndOpenAPI(t *testing.T) {
 	}
 	want := map[string]string{
 		"clusters": "Cluster get,list", "clusters/identity": "ClusterIdentity get", "sessions": "Session delete,get,list",
-		"clusters/proxy": "Cluster create,delete,get,patch,update", "clusters/stream": "Cluster create", "clusters/metrics": "Cluster get",
+		"clusters/proxy": "Cluster create,delete,get,patch,update", "clusters/stream": "Cluster create", "clusters/metrics": "Cluster get", "clusters/targets": "Cluster get",
 	}
 	if diff := cmp.Diff(want, verbs); diff != "" {
 		t.Errorf("discovery (-want +got):\n%s", diff)

@@ -220,7 +220,7 @@ func (s *Server) newHandler(p *parts, draining context.Context) (*handler, error
 	}
 	h.chain = h.newChain(p.config, o.Tracing.ConfigFile != "")
 	var err error
-	h.own, err = apigroup.NewGroup(p.config, &apigroup.ClusterAPI{Clusters: p.clusters, Authorizer: p.authorizer, Agents: s.agents, Latencies: s.latencies}, &apigroup.SessionStorage{Here: s.sessions, Peers: s.peers}, p.karmada)
+	h.own, err = apigroup.NewGroup(p.config, &apigroup.ClusterAPI{Clusters: p.clusters, Authorizer: p.authorizer, Agents: s.agents, Latencies: s.latencies, Exposed: p.services.Entries}, &apigroup.SessionStorage{Here: s.sessions, Peers: s.peers}, p.karmada)
 	h.own = apigroup.WithFleetViews(h.own, p.views)
 	if o.UI {
 		h.page = ui.New()

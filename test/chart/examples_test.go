@@ -222,7 +222,7 @@ func TestCredentialExamples(t *testing.T) {
 // under the names that the examples use.
 func TestExposingExamples(t *testing.T) {
 	for _, test := range []struct{ folder, entry, file, uses string }{
-		{"prometheus", "{namespace: monitoring, service: prometheus, port: \"9090\", protocol: http}", "prometheus.yaml", "/namespaces/monitoring/services/http:prometheus:9090/proxy-service/federate"},
+		{"prometheus", "{namespace: monitoring, service: prometheus, port: \"9090\", protocol: http}", "prometheus.yaml", "regex: monitoring;prometheus\n"},
 		{"database", "{namespace: shop, service: postgres, port: \"5432\", protocol: tcp}", "README.md", "--target=postgres.shop.svc.<cluster>:5432"},
 	} {
 		list := mustRender(t, string(example(t, test.folder+"/values.yaml"))).byName["ConfigMap/cluster-proxy-exposed-services"]

@@ -205,11 +205,7 @@ func agentJob(t *testing.T, dir string) string {
 	if err := rest.LoadTLSFiles(hub); err != nil {
 		t.Fatal(err)
 	}
-	targets, err := json.Marshal([]map[string][]string{{"targets": installed.Clusters}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for file, content := range map[string][]byte{"token": []byte(installed.HubToken), "ca.crt": hub.CAData, "clusters.json": targets} {
+	for file, content := range map[string][]byte{"token": []byte(installed.HubToken), "ca.crt": hub.CAData} {
 		if err := os.WriteFile(filepath.Join(dir, file), content, 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -50,6 +50,7 @@ func NewGroup(config *server.Config, c *ClusterAPI, s *SessionStorage, k *scope.
 		v1alpha1.Resource + "/" + v1alpha1.ProxySubresource:    &listed{v1alpha1.ProxySubresource, everyMethod, &v1alpha1.Cluster{}},
 		v1alpha1.Resource + "/" + v1alpha1.StreamSubresource:   &listed{v1alpha1.StreamSubresource, []string{http.MethodPost}, &v1alpha1.Cluster{}},
 		v1alpha1.Resource + "/" + v1alpha1.MetricsSubresource:  &listed{v1alpha1.MetricsSubresource, []string{http.MethodGet}, &v1alpha1.Cluster{}},
+		v1alpha1.Resource + "/" + v1alpha1.TargetsSubresource:  &targetStorage{c},
 		v1alpha1.Resource + "/" + v1alpha1.IdentitySubresource: &identityStorage{c},
 	}
 	if err := generic.InstallAPIGroup(&group); err != nil {

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/apiserver/pkg/registry/rest"
 
+	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 	"open-cluster-management.io/cluster-proxy/pkg/agentclient"
 	"open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
 	"open-cluster-management.io/cluster-proxy/pkg/hubaccess/authz"
@@ -28,6 +29,8 @@ type ClusterAPI struct {
 	Authorizer *authz.Authorizer
 	Agents     *agentclient.Client
 	Latencies  *relay.Latencies
+	// Exposed returns the Services that clusters expose.
+	Exposed func() agentapi.ExposedServices
 }
 
 // clusterStorage shows the clusters that a caller may reach. Nothing is stored.
@@ -71,17 +74,17 @@ func (a *ClusterAPI) started() error {
 
 // List lists the clusters that the caller may reach, by name.
 func (s *clusterStorage) List(ctx context.Context, options *internalversion.ListOptions) (runtime.Object, error) {
-	items, err := s.reachable(ctx, mayGet, options)
+	items, err := s.reachable(ctx, options, mayGet)
 	return &v1alpha1.ClusterList{Items: items}, err
 }
 
-// reachable are the clusters for which the caller has a right, by name.
-func (a *ClusterAPI) reachable(ctx context.Context, right authz.Right, options *internalversion.ListOptions) ([]v1alpha1.Cluster, error) {
+// reachable are the clusters for which the caller has all rights, by name.
+func (a *ClusterAPI) reachable(ctx context.Context, options *internalversion.ListOptions, rights ...authz.Right) ([]v1alpha1.Cluster, error) {
 	if err := a.started(); err != nil {
 		return nil, err
 	}
 	byLabel, byField := selectorsOf(options)
-	names, _, err := a.Authorizer.Reachable(ctx, scope.UserOf(ctx), []authz.Right{right}, a.Clusters.Names())
+	names, _, err := a.Authorizer.Reachable(ctx, scope.UserOf(ctx), rights, a.Clusters.Names())
 	if err != nil {
 		return nil, scope.NotAsked(err, "which clusters you may reach")
 	}

@@ -7,7 +7,8 @@
 // and clusters/<name>/identity, which says who the caller is there. clusters/<name>/metrics
 // is answered by the cluster's agent, with its own metrics: it takes the way of a request to
 // the cluster, with the right to get clusters/metrics (or clustersets/metrics) in place of
-// the others. It has no path below it and no other method. First segments that
+// the others. It has no path below it and no other method. clusters/-/targets tells the
+// hub's Prometheus which of them it may read, and which exposed Services. First segments that
 // the proxy API needs itself (route.Own) are no clusters in the direct endpoint.
 //
 // The resource fleetviews of this group, whose proxy leads to views, is in no discovery: it would
@@ -47,6 +48,7 @@
 //	registries.go  ResourceRegistries of Karmada's API, and what they are stored as
 //	sessions.go    sessions, those of all replicas
 //	whoami.go      clusters/<name>/identity
+//	targets.go     clusters/-/targets, for Prometheus' http_sd
 //	clusters.go    clusters
 //	fleetviews.go  the list of FleetViews, for the page
 package apigroup

@@ -49,7 +49,7 @@ func (s *karmadaClusterStorage) Get(ctx context.Context, name string, _ *metav1.
 
 // List lists the clusters that the caller may reach, by name.
 func (s *karmadaClusterStorage) List(ctx context.Context, options *internalversion.ListOptions) (runtime.Object, error) {
-	items, err := s.reachable(ctx, mayGetKarmadas, options)
+	items, err := s.reachable(ctx, options, mayGetKarmadas)
 	list := &karmadav1alpha1.ClusterList{Items: []karmadav1alpha1.Cluster{}}
 	for _, item := range items {
 		list.Items = append(list.Items, s.karmadas(item))

@@ -145,7 +145,7 @@ func (f *Filters) allowed(w http.ResponseWriter, r *http.Request, a authorizer.A
 	f.Metrics.Rejected.WithLabelValues("forbidden").Inc()
 	audit.AddAuditAnnotations(r.Context(), decisionKey, "forbid", reasonKey, reason)
 	role := "cluster-proxy-user"
-	if a.GetSubresource() == v1alpha1.MetricsSubresource {
+	if s := a.GetSubresource(); s == v1alpha1.MetricsSubresource || s == v1alpha1.TargetsSubresource {
 		role = "cluster-proxy-metrics-reader"
 	}
 	if a.GetResource() == v1alpha1.Sessions {

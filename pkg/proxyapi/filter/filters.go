@@ -53,6 +53,8 @@ type Filters struct {
 // Services is which Services of clusters may be asked for, and how.
 type Services interface {
 	terms(cluster, set string, s agentapi.Service) agentapi.ServiceTerms
+	// Entries are all of the list, which nobody may change.
+	Entries() agentapi.ExposedServices
 }
 
 // Refuse answers in the place of the cluster.

@@ -100,11 +100,16 @@ func (l *allowlist) set(obj any) {
 	}
 }
 
+// Entries are all of the list.
+func (l *allowlist) Entries() agentapi.ExposedServices {
+	if entries := l.entries.Load(); entries != nil {
+		return *entries
+	}
+	return nil
+}
+
 // terms says how a Service of a cluster may be asked for. A request that leaves the
 // port out is for entries that do.
 func (l *allowlist) terms(cluster, set string, s agentapi.Service) agentapi.ServiceTerms {
-	if entries := l.entries.Load(); entries != nil {
-		return entries.Terms(cluster, set, s)
-	}
-	return agentapi.ServiceTerms{}
+	return l.Entries().Terms(cluster, set, s)
 }

@@ -25,6 +25,11 @@ const (
 	// MetricsSubresource is the metrics of the cluster's agent, one of them. The right to
 	// it is get, and no other right implies it.
 	MetricsSubresource = "metrics"
+	// TargetsSubresource lists, below AllClusters, what of all clusters the caller's Prometheus may
+	// scrape, for its http_sd.
+	TargetsSubresource = "targets"
+	// AllClusters is in the place of a cluster's name. No cluster has it.
+	AllClusters = "-"
 )
 
 // Sessions is the plural of Session.
