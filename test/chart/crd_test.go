@@ -25,7 +25,7 @@ func readCRD(t *testing.T, dir, crdFile string) apiextensionsv1.CustomResourceDe
 // The first install takes the CRD from crds/, upgrades take it from the template.
 // For Helm to take over the first one, it must carry the marks of the release.
 func TestCRD(t *testing.T) {
-	for _, crdFile := range []string{"managedproxyconfigurations.yaml", "fleetviews.yaml", "karmadaresourceregistries.yaml", "passes.yaml"} {
+	for _, crdFile := range []string{"managedproxyconfigurations.yaml", "fleetviews.yaml", "karmadaresourceregistries.yaml", "passes.yaml", "accesspolicies.yaml"} {
 		t.Run(crdFile, func(t *testing.T) {
 			installed, generated := readCRD(t, "crds", crdFile), readCRD(t, "files", crdFile)
 			if diff := cmp.Diff(generated.Spec, installed.Spec); diff != "" {

@@ -73,6 +73,7 @@ var only = map[string][]string{
 	"crypto/x509": {"hack/release", "pkg/pki", "pkg/tunnel/tunneltest", "test"},
 	"sigs.k8s.io/apiserver-network-proxy/pkg/server": {"pkg/proxyserver/konnectivity", "test"},
 	"sigs.k8s.io/apiserver-network-proxy/pkg/agent":  {"test"},
+	"github.com/google/cel-go":                       {"pkg/accesspolicy"},
 }
 
 // never lists what packages of ours must not depend on, even indirectly.
@@ -85,6 +86,7 @@ var never = map[string][]string{
 	"pkg/fleetview/list":      notInViews,
 	"pkg/fleetview/request":   notInViews,
 	"pkg/fleetindex":          append([]string{"net/http", "k8s.io/client-go"}, notInViews...),
+	"pkg/accesspolicy":        notInViews,
 }
 
 // notInViews is what a view of many clusters knows nothing of: it works over any
@@ -94,10 +96,11 @@ var notInViews = []string{module + "pkg/tunnel", module + "pkg/agentclient", mod
 // apart lists packages of ours that components share, and which others of ours those
 // may import.
 var apart = map[string][]string{
+	"pkg/accesspolicy":        {"pkg/apis"},
 	"pkg/hubaccess":           nil,
 	"pkg/hubaccess/authn":     {"pkg/hubaccess", "pkg/agentapi", "pkg/identity", "pkg/status"},
 	"pkg/hubaccess/authz":     {"pkg/hubaccess", "pkg/apis"},
-	"pkg/hubaccess/clusters":  {"pkg/apis", "pkg/identity", "pkg/pki"},
+	"pkg/hubaccess/clusters":  {"pkg/accesspolicy", "pkg/apis", "pkg/identity", "pkg/pki"},
 	"pkg/hubaccess/outage":    {"pkg/hubaccess"},
 	"pkg/hubaccess/fairqueue": nil,
 	"pkg/agentclient":         {"pkg/hubaccess", "pkg/agentapi", "pkg/connect", "pkg/dial", "pkg/httprelay", "pkg/identity", "pkg/pki", "pkg/status", "pkg/tunnel"},

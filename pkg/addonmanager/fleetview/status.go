@@ -56,7 +56,7 @@ func (h *hub) statusOf(view *v1alpha1.FleetView) v1alpha1.FleetViewStatus {
 		ObservedGeneration: view.Generation,
 		Conditions:         slices.Clone(view.Status.Conditions),
 	}
-	selection, err := clusters.NewSelection(&view.Spec, func(name string) *clusterv1beta2.ManagedClusterSet { return h.sets[name] })
+	selection, err := clusters.NewSelection(&view.Spec.Clusters, func(name string) *clusterv1beta2.ManagedClusterSet { return h.sets[name] })
 	if err == nil {
 		h.count(&status, selection.Of(maps.All(h.labels)))
 	}

@@ -13,8 +13,8 @@ import (
 	proxyv1alpha1 "open-cluster-management.io/cluster-proxy/pkg/apis/proxy/v1alpha1"
 )
 
-// Selection decides which clusters a FleetView selects. It is immutable: whoever holds
-// one makes another when the view or one of its ManagedClusterSets changes.
+// Selection decides which clusters a FleetView, or an AccessPolicy, selects. It is immutable: whoever holds
+// one makes another when the object or one of its ManagedClusterSets changes.
 type Selection struct {
 	all       bool
 	names     sets.Set[string]
@@ -22,7 +22,7 @@ type Selection struct {
 	missing   []string
 }
 
-// SelectionError says why a view selects no cluster.
+// SelectionError says why it cannot be read what an object selects.
 type SelectionError struct {
 	// Reason is one of proxyv1alpha1.ReasonSelectorInvalid and ReasonClusterSetInvalid.
 	Reason string
@@ -34,12 +34,11 @@ func (e *SelectionError) Error() string { return e.Err.Error() }
 
 func (e *SelectionError) Unwrap() error { return e.Err }
 
-// NewSelection returns the selection of a view. The function set returns the
+// NewSelection returns the selection of spec.clusters. The function set returns the
 // ManagedClusterSet of a name, or nil if there is none; such a set has no clusters, and
 // the other terms still select theirs. An error is a *SelectionError: a selector means
 // nothing, and a view that has it must serve nothing.
-func NewSelection(spec *proxyv1alpha1.FleetViewSpec, set func(name string) *clusterv1beta2.ManagedClusterSet) (*Selection, error) {
-	terms := spec.Clusters
+func NewSelection(terms *proxyv1alpha1.FleetViewClusters, set func(name string) *clusterv1beta2.ManagedClusterSet) (*Selection, error) {
 	s := &Selection{
 		all:   len(terms.ClusterSets) == 0 && terms.Selector == nil && len(terms.Names) == 0,
 		names: sets.New(terms.Names...),
@@ -82,7 +81,7 @@ func setSelector(set *clusterv1beta2.ManagedClusterSet) (labels.Selector, error)
 	}
 }
 
-// Selects reports whether the view selects a cluster.
+// Selects reports whether a cluster is selected.
 func (s *Selection) Selects(cluster string, clusterLabels map[string]string) bool {
 	return s.all || s.names.Has(cluster) ||
 		slices.ContainsFunc(s.selectors, func(by labels.Selector) bool { return by.Matches(labels.Set(clusterLabels)) })
@@ -101,7 +100,7 @@ func (s *Selection) Of(clusters iter.Seq2[string, map[string]string]) []string {
 	return selected
 }
 
-// MissingSets returns the names of the ManagedClusterSets of the view that do not exist.
+// MissingSets returns the names of the ManagedClusterSets of the terms that do not exist.
 func (s *Selection) MissingSets() []string { return slices.Clone(s.missing) }
 
 // namedSelector is that of a ManagedClusterSet.

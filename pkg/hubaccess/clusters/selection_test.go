@@ -101,8 +101,7 @@ func TestSelection(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			spec := &proxyv1alpha1.FleetViewSpec{Clusters: test.clusters}
-			selection, err := NewSelection(spec, func(name string) *clusterv1beta2.ManagedClusterSet { return byName[name] })
+			selection, err := NewSelection(&test.clusters, func(name string) *clusterv1beta2.ManagedClusterSet { return byName[name] })
 			if test.wantReason != "" {
 				var wrong *SelectionError
 				if !errors.As(err, &wrong) || wrong.Reason != test.wantReason || !strings.Contains(err.Error(), test.wantError) {

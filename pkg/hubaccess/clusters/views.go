@@ -94,7 +94,7 @@ func (o *optional) failed(ctx context.Context, r *cache.Reflector, err error) {
 		return
 	}
 	if !o.lacking.Swap(true) {
-		klog.FromContext(ctx).Info("The hub has none of a kind that views need, which is looked for again at times", "kind", o.what)
+		klog.FromContext(ctx).Info("The hub has none of a kind that views or policies need, which is looked for again at times", "kind", o.what)
 	}
 }
 
@@ -115,6 +115,8 @@ func slimView(obj any) (any, error) {
 	switch o := obj.(type) {
 	case *v1alpha1.FleetView:
 		o.Status = v1alpha1.FleetViewStatus{}
+	case *v1alpha1.AccessPolicy:
+		o.Status = v1alpha1.AccessPolicyStatus{}
 	case *v1alpha1.KarmadaResourceRegistry:
 		o.Status = v1alpha1.ResourceRegistryStatus{}
 	case *clusterv1beta2.ManagedClusterSet:
@@ -155,7 +157,7 @@ func (v *Views) Sets() ([]string, error) {
 // process, which may not run.
 func (v *Views) Clusters(view *v1alpha1.FleetView) ([]string, error) {
 	notYet := v.sets.synced() // before the sets are looked at
-	selection, err := NewSelection(&view.Spec, v.set)
+	selection, err := NewSelection(&view.Spec.Clusters, v.set)
 	if err == nil && len(selection.MissingSets()) > 0 {
 		err = notYet
 	}

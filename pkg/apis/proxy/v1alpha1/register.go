@@ -20,7 +20,7 @@ var (
 
 func addKnownTypes(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(GroupVersion, &ManagedProxyConfiguration{}, &ManagedProxyConfigurationList{}, &FleetView{}, &FleetViewList{}, &Pass{}, &PassList{},
-		&KarmadaResourceRegistry{}, &KarmadaResourceRegistryList{})
+		&KarmadaResourceRegistry{}, &KarmadaResourceRegistryList{}, &AccessPolicy{}, &AccessPolicyList{})
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil
 }

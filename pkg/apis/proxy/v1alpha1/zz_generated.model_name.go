@@ -6,6 +6,36 @@
 package v1alpha1
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in AccessPolicy) OpenAPIModelName() string {
+	return "io.open-cluster-management.proxy.v1alpha1.AccessPolicy"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in AccessPolicyList) OpenAPIModelName() string {
+	return "io.open-cluster-management.proxy.v1alpha1.AccessPolicyList"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in AccessPolicyRule) OpenAPIModelName() string {
+	return "io.open-cluster-management.proxy.v1alpha1.AccessPolicyRule"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in AccessPolicySpec) OpenAPIModelName() string {
+	return "io.open-cluster-management.proxy.v1alpha1.AccessPolicySpec"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in AccessPolicyStatus) OpenAPIModelName() string {
+	return "io.open-cluster-management.proxy.v1alpha1.AccessPolicyStatus"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in AccessPolicySubject) OpenAPIModelName() string {
+	return "io.open-cluster-management.proxy.v1alpha1.AccessPolicySubject"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in AnnotationVar) OpenAPIModelName() string {
 	return "io.open-cluster-management.proxy.v1alpha1.AnnotationVar"
 }

@@ -1,0 +1,51 @@
+// Package accesspolicy decides about requests by AccessPolicies. A policy restricts what RBAC allows:
+// it selects requests by user and cluster, and has rules in CEL, all of which must be true of a
+// request. The package is pure. It knows no HTTP, no tunnel and no hub: the proxy API says what a request is,
+// and package filter of it where policies are asked.
+//
+// # Data flow
+//
+// Compile makes a Policy of an object, and a Set holds those of all objects. Both are immutable: when an
+// object changes, a new Set takes the place of the old one, and a request is decided by one of them. Decide asks
+// the policies that select a request in the order of their names, and each one's rules in theirs, until a
+// policy refuses. Policies in mode Warn and Audit object without refusing.
+//
+// # Expressions
+//
+// The language is that of k8s.io/apiserver: its environment, libraries, type checker and cost limit. Each rule may cost
+// what one expression of a kube-apiserver may, and so may all rules of a policy together, which is about 0.1 s. Variables
+// are documented with the kind; each of their fields is always there, and empty if it has no value. Keys of
+// cluster.labels, cluster.claims and user.extra may be missing: cluster.labels[?'env'].orValue(”) reads them.
+// A time zone that an expression names is found without files of the system.
+//
+// # What fails, refuses
+//
+// A rule that does not compile, is no bool, has no value (a key is missing), or costs too much, is a rule that is not
+// true, with Reason Failed. So a policy with a broken rule refuses everything that it selects. A mode, or a kind
+// of subject, that this release does not know, means Enforce and everybody. Where a cluster selection cannot be
+// read, the caller passes Clusters that select all.
+//
+// # What cannot be seen
+//
+// Some requests do not show what they are about. CONNECT to a kube-apiserver shows its user, its cluster and the
+// time (Sight Nothing). A search in the fleet index also shows that it lists, but not what (NoObjects). A rule that names
+// more than is shown refuses such a request, with Reason Hidden, whatever its value would be. What a rule names is found
+// out by the type checker: the rule is compiled where only the fields that are shown are declared. An expression that
+// gets around the type checker by dyn finds no value there, and fails.
+//
+// # Callers
+//
+// A caller whom the hub does not know, and who may be a user of the managed cluster, is in no group and has no name. Policies
+// without subjects select their requests, and those with subjects do not.
+// ClusterClaims are a cluster's own words: a policy that reads them trusts the cluster. Labels and sets are the hub's.
+//
+// # Out of scope
+//
+// Bodies of requests: what an object may contain is the business of the cluster's own admission.
+//
+// # Files
+//
+//	set.go          Set, Request, and what policies say of one
+//	policy.go       one policy: compiling it, whom it selects, its rules
+//	environment.go  the variables of expressions, and what an expression reads
+package accesspolicy
