@@ -173,7 +173,7 @@ func TestSight(t *testing.T) {
 			t.Errorf("%s: has to see %d, want %d", expression, sight, want)
 		}
 	}
-	// What the type checker does not see has nothing to read.
+	// Expressions that hide from the type checker have nothing to read.
 	for _, expression := range []string{"dyn(request).resource != 'secrets'", "dyn(request)['resource'] != 'secrets'"} {
 		r := janeGets()
 		r.Sight = NoObjects
@@ -276,8 +276,8 @@ func TestCompileSaysWhere(t *testing.T) {
 	}
 }
 
-// FuzzDecide has any expression as a rule, and texts of a user's choice in a request. Whatever
-// does not compile refuses, and what a search or a connection is allowed, the rule has not read.
+// FuzzDecide has any expression as a rule, and texts of a user's choice in a request. A rule that
+// does not compile refuses, and none reads the hidden part of a search or a connection.
 func FuzzDecide(f *testing.F) {
 	for _, expression := range []string{"request.verb in ['get']", "user.extra['a'][0] == 'b'", "cluster.labels[?'x'].orValue('') == 'y'", "now.getHours('Asia/Tokyo') < 3",
 		"request.path.matches('^(a+)+$')", "has(request.name)", "dyn(request).name == ''", "", "\x00", "request.name.split('/').all(x, x.size() < 9)"} {

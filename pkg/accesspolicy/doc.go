@@ -29,8 +29,8 @@
 //
 // Some requests do not show what they are about. CONNECT to a kube-apiserver shows its user, its cluster and the
 // time (Sight Nothing). A search in the fleet index also shows that it lists, but not what (NoObjects). A rule that names
-// more than is shown refuses such a request, with Reason Hidden, whatever its value would be. What a rule names is found
-// out by the type checker: the rule is compiled where only the fields that are shown are declared. An expression that
+// more than is shown refuses such a request, with Reason Hidden, whatever its value would be. The type checker
+// finds out what a rule names: the rule is compiled where only the fields that are shown are declared. An expression that
 // gets around the type checker by dyn finds no value there, and fails.
 //
 // # Callers
@@ -45,7 +45,7 @@
 //
 // # Files
 //
-//	set.go          Set, Request, and what policies say of one
-//	policy.go       one policy: compiling it, whom it selects, its rules
+//	policy.go       Set, and one policy: compiling it, whom it selects, its rules
 //	environment.go  the variables of expressions, and what an expression reads
+//	request.go      Request, and what policies say of one
 package accesspolicy

@@ -88,7 +88,7 @@ func compile(expression string) (cel.Program, Sight, error) {
 	if err != nil {
 		return nil, Whole, err
 	}
-	// What compiles where less is declared names no more than that.
+	// An expression that compiles where less is declared names no more than that.
 	for sight := Nothing; sight > Whole; sight-- {
 		if _, issues := envs[sight].Compile(expression); issues.Err() == nil {
 			return program, sight, nil

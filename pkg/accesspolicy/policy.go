@@ -3,6 +3,8 @@ package accesspolicy
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/google/cel-go/cel"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -12,6 +14,35 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/apis/proxy/v1alpha1"
 )
+
+// Set is all policies. It is immutable, and may be used by several goroutines.
+type Set struct{ policies []*Policy }
+
+// NewSet returns the set of some policies, which are asked in the order of their names.
+func NewSet(policies []*Policy) *Set {
+	return &Set{slices.SortedFunc(slices.Values(policies), func(a, b *Policy) int { return strings.Compare(a.name, b.name) })}
+}
+
+// IsEmpty reports whether there is nothing to ask.
+func (s *Set) IsEmpty() bool { return len(s.policies) == 0 }
+
+// Decide asks the policies that select a request, until one refuses it.
+func (s *Set) Decide(r *Request) (d Decision) {
+	variables := activation{request: r}
+	for _, p := range s.policies {
+		if !p.selects(r) {
+			continue
+		}
+		d.Asked = append(d.Asked, p.name)
+		if o := p.ask(&variables); o != nil {
+			d.Objections = append(d.Objections, o)
+			if o.Refuses() {
+				break
+			}
+		}
+	}
+	return d
+}
 
 // Clusters selects clusters by name and labels.
 type Clusters interface {

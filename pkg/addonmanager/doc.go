@@ -9,7 +9,7 @@
 //     what is installed for them; framework.go runs its controllers, each of which
 //     looks at ten clusters at a time;
 //   - package clusterprofile, if asked for, publishes how clusters are reached;
-//   - package fleetview writes the status of FleetViews;
+//   - package fleetview writes the status of FleetViews, and package accesspolicy that of AccessPolicies;
 //   - package passes makes the accounts of Passes, and deletes Passes that have expired;
 //   - package leftovers removes what OCM's own cluster-proxy left on the hub;
 //   - package apiservice keeps the CA bundle of the proxy API's APIService;
@@ -50,7 +50,7 @@
 //
 //	manager.go     Manager: wires everything into one process
 //	served.go      starts package leftovers, and when their kinds are served, packages fleetview,
-//	               karmada, passes and clusterprofile
+//	               accesspolicy, karmada, passes and clusterprofile
 //	available.go   the metric that says of which clusters the addon is available
 //	lease.go       the Lease of the election
 //	framework.go   addon-framework's controllers, with their informers and workers, and what

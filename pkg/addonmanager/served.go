@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"open-cluster-management.io/cluster-proxy/pkg/addonmanager/accesspolicy"
 	"open-cluster-management.io/cluster-proxy/pkg/addonmanager/clusterprofile"
 	"open-cluster-management.io/cluster-proxy/pkg/addonmanager/fleetview"
 	"open-cluster-management.io/cluster-proxy/pkg/addonmanager/karmada"
@@ -46,6 +47,7 @@ func addLateControllers(mgr ctrl.Manager, o Options) error {
 	controllers := []lateController{
 		{"fleet views", &fleetview.Reconciler{Client: hub}, []schema.GroupVersionResource{ours("fleetviews"), schema.GroupVersion(clusterv1beta2.GroupVersion).WithResource("managedclustersets")}},
 		{"ResourceRegistries", &karmada.Reconciler{Client: hub}, []schema.GroupVersionResource{ours("karmadaresourceregistries")}},
+		{"access policies", &accesspolicy.Reconciler{Client: hub}, []schema.GroupVersionResource{ours("accesspolicies"), schema.GroupVersion(clusterv1beta2.GroupVersion).WithResource("managedclustersets")}},
 		{"passes", &passes.Reconciler{Client: hub}, []schema.GroupVersionResource{ours("passes")}},
 	}
 	if o.FeatureGates[ClusterProfile] {

@@ -106,7 +106,7 @@ type AccessPolicyRule struct {
 // +kubebuilder:validation:Enum=Enforce;Warn;Audit
 type AccessPolicyMode string
 
-// What becomes of a request for which a rule is not true.
+// The modes.
 const (
 	// ModeEnforce refuses it.
 	ModeEnforce AccessPolicyMode = "Enforce"

@@ -1,8 +1,6 @@
 package accesspolicy
 
 import (
-	"slices"
-	"strings"
 	"time"
 
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -87,33 +85,4 @@ func (d *Decision) Refusal() *Objection {
 		return d.Objections[len(d.Objections)-1]
 	}
 	return nil
-}
-
-// Set is all policies. It is immutable, and may be used by several goroutines.
-type Set struct{ policies []*Policy }
-
-// NewSet returns the set of some policies, which are asked in the order of their names.
-func NewSet(policies []*Policy) *Set {
-	return &Set{slices.SortedFunc(slices.Values(policies), func(a, b *Policy) int { return strings.Compare(a.name, b.name) })}
-}
-
-// IsEmpty reports whether there is nothing to ask.
-func (s *Set) IsEmpty() bool { return len(s.policies) == 0 }
-
-// Decide asks the policies that select a request, until one refuses it.
-func (s *Set) Decide(r *Request) (d Decision) {
-	variables := activation{request: r}
-	for _, p := range s.policies {
-		if !p.selects(r) {
-			continue
-		}
-		d.Asked = append(d.Asked, p.name)
-		if o := p.ask(&variables); o != nil {
-			d.Objections = append(d.Objections, o)
-			if o.Refuses() {
-				break
-			}
-		}
-	}
-	return d
 }
