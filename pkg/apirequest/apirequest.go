@@ -2,6 +2,7 @@ package apirequest
 
 import (
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -37,6 +38,31 @@ func isWebSocketWatch(r *http.Request, info *request.RequestInfo) bool {
 // headers are.
 func LeavesByPath(info *request.RequestInfo) bool {
 	return info.Verb == "proxy" || slices.Contains(leaving, info.Subresource)
+}
+
+// IsDryRun reports whether a request changes nothing because its query says so, and nothing else
+// can say otherwise: a body of a deletion or an eviction has options of its own, in place of the
+// query's, and few subresources know the parameter. A kube-apiserver reads the query as
+// url.Values do, and refuses values other than All.
+func IsDryRun(info *request.RequestInfo, query string, hasBody bool) bool {
+	if !info.IsResourceRequest {
+		return false
+	}
+	switch info.Verb {
+	case "create", "update", "patch":
+		if !slices.Contains([]string{"", "status", "scale"}, info.Subresource) {
+			return false
+		}
+	case "delete", "deletecollection":
+		if hasBody || info.Subresource != "" {
+			return false
+		}
+	default:
+		return false
+	}
+	values, err := url.ParseQuery(strings.TrimPrefix(query, "?"))
+	given := values["dryRun"]
+	return err == nil && len(given) > 0 && !slices.ContainsFunc(given, func(value string) bool { return value != "All" })
 }
 
 // IsSelfReview reports whether a request asks what its user is and may do. Such a request is

@@ -59,3 +59,41 @@ func TestLeavesAPI(t *testing.T) {
 		}
 	}
 }
+
+func TestIsDryRun(t *testing.T) {
+	for name, tc := range map[string]struct {
+		method, path string
+		hasBody      bool
+		want         bool
+	}{
+		"creating":                  {method: "POST", path: "/api/v1/namespaces/ns/pods?dryRun=All", hasBody: true, want: true},
+		"creating in truth":         {method: "POST", path: "/api/v1/namespaces/ns/pods", hasBody: true},
+		"updating":                  {method: "PUT", path: "/api/v1/namespaces/ns/pods/pod?dryRun=All", hasBody: true, want: true},
+		"patching the status":       {method: "PATCH", path: "/api/v1/namespaces/ns/pods/pod/status?dryRun=All&fieldManager=x", hasBody: true, want: true},
+		"scaling":                   {method: "PUT", path: "/apis/apps/v1/namespaces/ns/deployments/web/scale?dryRun=All", hasBody: true, want: true},
+		"deleting":                  {method: "DELETE", path: "/api/v1/namespaces/ns/pods/pod?dryRun=All", want: true},
+		"deleting with options":     {method: "DELETE", path: "/api/v1/namespaces/ns/pods/pod?dryRun=All", hasBody: true},
+		"deleting all":              {method: "DELETE", path: "/api/v1/namespaces/ns/pods?dryRun=All", want: true},
+		"deleting all with options": {method: "DELETE", path: "/api/v1/namespaces/ns/pods?dryRun=All", hasBody: true},
+		"evicting":                  {method: "POST", path: "/api/v1/namespaces/ns/pods/pod/eviction?dryRun=All"},
+		"a token":                   {method: "POST", path: "/api/v1/namespaces/ns/serviceaccounts/sa/token?dryRun=All"},
+		"exec":                      {method: "POST", path: "/api/v1/namespaces/ns/pods/pod/exec?dryRun=All"},
+		"reading":                   {method: "GET", path: "/api/v1/pods?dryRun=All"},
+		"no resource":               {method: "POST", path: "/x?dryRun=All"},
+		"another value":             {method: "POST", path: "/api/v1/namespaces/ns/pods?dryRun=all"},
+		"an empty value":            {method: "POST", path: "/api/v1/namespaces/ns/pods?dryRun="},
+		"two values":                {method: "POST", path: "/api/v1/namespaces/ns/pods?dryRun=All&dryRun=None"},
+		"another parameter":         {method: "POST", path: "/api/v1/namespaces/ns/pods?dryrun=All"},
+		"a query that is none":      {method: "POST", path: "/api/v1/namespaces/ns/pods?dryRun=All;x=y"},
+		"an escape":                 {method: "POST", path: "/api/v1/namespaces/ns/pods?dry%52un=%41ll", want: true},
+	} {
+		r := httptest.NewRequest(tc.method, "http://host"+tc.path, nil)
+		info, err := Resolver.NewRequestInfo(r)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if got := IsDryRun(info, "?"+r.URL.RawQuery, tc.hasBody); got != tc.want {
+			t.Errorf("%s: %t, want %t", name, got, tc.want)
+		}
+	}
+}

@@ -1,5 +1,6 @@
 // Package apirequest has the one reading of a request to a Kubernetes API: what it wants
-// (Resolver), whether it leaves the API (LeavesAPI), and whether it asks about its own user (IsSelfReview). The proxy API asks the hub for rights
+// (Resolver), whether it leaves the API (LeavesAPI), whether it asks about its own user (IsSelfReview), and whether it changes
+// nothing (IsDryRun). The proxy API asks the hub for rights
 // by it, views refuse writes by it, and agents enforce the owner's policy by it. If two of them
 // read a request differently, one of them would grant what another means to refuse.
 //
@@ -11,5 +12,5 @@
 //
 // # Files
 //
-//	apirequest.go  the resolver, what leaves the API, and self reviews
+//	apirequest.go  the resolver, what leaves the API, self reviews, dry runs
 package apirequest

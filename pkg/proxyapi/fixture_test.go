@@ -135,6 +135,8 @@ type world struct {
 	// cas are those of the hub's users and of its front proxy.
 	cas   map[string]*pki.CA
 	views *fakeViews
+	// policies are none until a test uses some.
+	policies *fakePolicies
 	// known is what the hub knows of clusters.
 	known scope.Clusters
 	// registries and store are there with Options.KarmadaAPI.
@@ -182,7 +184,7 @@ func startWith(t testing.TB, prepare func(*Server), change ...func(*Options)) *w
 // startOf is startWith for a hub with other clusters.
 func startOf(t testing.TB, known scope.Clusters, prepare func(*Server), change ...func(*Options)) *world {
 	t.Helper()
-	w := &world{t: t, dir: t.TempDir(), known: known, views: &fakeViews{sets: map[string][]string{"pair": {"cluster1", "cluster2"}, "third": {"cluster3"}}}, cas: map[string]*pki.CA{}, hubCA: pkitest.NewCA(t, "hub"), agentCA: pkitest.NewCA(t, "agents")}
+	w := &world{t: t, dir: t.TempDir(), known: known, policies: &fakePolicies{}, views: &fakeViews{sets: map[string][]string{"pair": {"cluster1", "cluster2"}, "third": {"cluster3"}}}, cas: map[string]*pki.CA{}, hubCA: pkitest.NewCA(t, "hub"), agentCA: pkitest.NewCA(t, "agents")}
 	loopback := pki.Leaf{CommonName: "server", IPs: []net.IP{net.IPv4(127, 0, 0, 1)}, Server: true}
 	hubTLS := pkitest.Load(t, w.issue("proxy-server", w.hubCA, loopback, w.hubCA)).ServerConfig(tls.RequireAndVerifyClientCert)
 	hubTLS.NextProtos = []string{"h2"}
@@ -225,7 +227,7 @@ func (w *world) run(t testing.TB, o *Options, prepare func(*Server)) {
 	if err := w.server.load(); err != nil {
 		t.Fatal(err)
 	}
-	parts, err := newParts(&w.server.options, w.server.metrics, w.api.Client(t), w.known, w.views)
+	parts, err := newParts(&w.server.options, w.server.metrics, w.api.Client(t), w.known, w.views, w.policies)
 	if err != nil {
 		t.Fatal(err)
 	}

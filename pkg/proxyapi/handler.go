@@ -100,6 +100,7 @@ func (h *handler) newChain(config *server.Config, traced bool) http.Handler {
 	chain := http.Handler(http.HandlerFunc(h.serve))
 	chain = h.revalidation.WithRevalidation(chain)
 	chain = h.exposure.WithExposure(chain)
+	chain = h.WithPolicies(chain)
 	chain = h.WithAdmission(chain)
 	chain = h.WithInflightLimits(chain)
 	chain = h.WithAuthorization(chain)

@@ -40,7 +40,7 @@ func inMemory(t *testing.T, agent http.Handler) (network idlestreams.Network, cl
 	s.dial = network.Dial
 	parts, err := newParts(o, s.metrics, fake.NewClientset(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "extension-apiserver-authentication"}, Data: map[string]string{
 		"client-ca-file": string(w.hubCA.CertPEM()), "requestheader-client-ca-file": string(w.hubCA.CertPEM()),
-	}}), fakeClusters{"cluster1": {}}, &fakeViews{})
+	}}), fakeClusters{"cluster1": {}}, &fakeViews{}, &fakePolicies{})
 	if err != nil {
 		t.Fatal(err)
 	}

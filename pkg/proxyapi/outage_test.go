@@ -45,7 +45,7 @@ func TestOutagesEnd(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		parts, err := newParts(o, s.metrics, hub, fakeClusters{}, &fakeViews{})
+		parts, err := newParts(o, s.metrics, hub, fakeClusters{}, &fakeViews{}, &fakePolicies{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -31,11 +31,19 @@ type parts struct {
 	authenticator *authn.Authenticator
 	authorizer    *authz.Authorizer
 	services      filter.Services
+	policies      policies
 	// karmada is nil if there is no such API.
 	karmada *scope.Karmada
 	config  *server.Config
 	// background runs as long as requests do.
 	background []func(context.Context) error
+}
+
+// policies are what the hub knows of AccessPolicies.
+type policies interface {
+	scope.Policies
+	// Synced is an error until the hub's answer is complete.
+	Synced() error
 }
 
 // viewsAndSets is what the hub knows about views, and about the sets that rights are for.
@@ -45,8 +53,8 @@ type viewsAndSets interface {
 }
 
 // newParts does no I/O but to read the files that options name.
-func newParts(o *Options, m *metrics.Metrics, hub kubernetes.Interface, c scope.Clusters, v viewsAndSets, background ...func(context.Context) error) (*parts, error) {
-	p := &parts{clusters: c, views: v, config: apigroup.NewConfig()}
+func newParts(o *Options, m *metrics.Metrics, hub kubernetes.Interface, c scope.Clusters, v viewsAndSets, restrict policies, background ...func(context.Context) error) (*parts, error) {
+	p := &parts{clusters: c, views: v, policies: restrict, config: apigroup.NewConfig()}
 	var err error
 	outage := outage.New(hub, o.HubOutageGrace, m.Outage, m.PastAnswers)
 	p.background = append(background, outage.Run)

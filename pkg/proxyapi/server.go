@@ -157,7 +157,11 @@ func (s *Server) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	parts, err := newParts(&s.options, s.metrics, client, watched, views, watched.Run, views.Run)
+	policies, err := clusters.NewPolicies(hub, views)
+	if err != nil {
+		return err
+	}
+	parts, err := newParts(&s.options, s.metrics, client, watched, views, policies, watched.Run, views.Run, policies.Run)
 	if err != nil {
 		return err
 	}
@@ -193,7 +197,7 @@ func (s *Server) newHandler(p *parts, draining context.Context) (*handler, error
 	o := s.options
 	s.agents = agentclient.New(agentclient.Options{Dial: s.dial, TLS: s.inner.ClientConfig, Admission: p.clusters, Metrics: s.metrics.Agents()})
 	f := &filter.Filters{
-		Clusters: p.clusters, Views: p.views, Authenticator: p.authenticator, Authorizer: p.authorizer, Services: p.services, Karmada: p.karmada, Metrics: s.metrics, Sessions: s.sessions,
+		Clusters: p.clusters, Views: p.views, Authenticator: p.authenticator, Authorizer: p.authorizer, Services: p.services, Policies: p.policies, Karmada: p.karmada, Metrics: s.metrics, Sessions: s.sessions,
 		AllowAnonymous: o.AllowAnonymous, Via: s.via, Memory: s.memory,
 		Requests: scope.NewLimiter("requests", o.RequestsPerUser, o.RequestsPerCluster).WithPerPair(o.RequestsPerPair).RaisedBy(scope.ByValues("requests")),
 		Streams:  scope.NewLimiter("streams", o.StreamsPerUser, o.StreamsPerCluster).WithPerPair(o.StreamsPerPair).RaisedBy(scope.ByValues("streams")),
@@ -220,7 +224,7 @@ func (s *Server) newHandler(p *parts, draining context.Context) (*handler, error
 	}
 	h.chain = h.newChain(p.config, o.Tracing.ConfigFile != "")
 	var err error
-	h.own, err = apigroup.NewGroup(p.config, &apigroup.ClusterAPI{Clusters: p.clusters, Authorizer: p.authorizer, Agents: s.agents, Latencies: s.latencies, Exposed: p.services.Entries}, &apigroup.SessionStorage{Here: s.sessions, Peers: s.peers}, p.karmada)
+	h.own, err = apigroup.NewGroup(p.config, &apigroup.ClusterAPI{Clusters: p.clusters, Authorizer: p.authorizer, Agents: s.agents, Latencies: s.latencies, Exposed: p.services.Entries, Permit: f.Permit}, &apigroup.SessionStorage{Here: s.sessions, Peers: s.peers}, p.karmada)
 	h.own = apigroup.WithFleetViews(h.own, p.views)
 	if o.UI {
 		h.page = ui.New()
@@ -238,6 +242,7 @@ func (s *Server) forget(cluster string) {
 // run serves on listener. Background work goes on until everything drained.
 func (s *Server) run(ctx context.Context, listener net.Listener, p *parts) error {
 	s.health.AddReadyCheck("clusters", p.clusters.Synced)
+	s.health.AddReadyCheck("policies", p.policies.Synced)
 	s.health.AddReadyCheck("certificate", s.serving.Check)
 	s.health.AddReadyCheck("proxy-server", s.prober.check)
 

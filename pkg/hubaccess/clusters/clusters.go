@@ -124,8 +124,7 @@ func slim(obj any) (any, error) {
 		o.ObjectMeta = metav1.ObjectMeta{Name: o.Name, UID: o.UID, ResourceVersion: o.ResourceVersion, Labels: o.Labels,
 			CreationTimestamp: o.CreationTimestamp, DeletionTimestamp: o.DeletionTimestamp}
 		o.Spec = clusterv1.ManagedClusterSpec{HubAcceptsClient: o.Spec.HubAcceptsClient}
-		o.Status = clusterv1.ManagedClusterStatus{Version: o.Status.Version, ClusterClaims: slices.DeleteFunc(o.Status.ClusterClaims,
-			func(c clusterv1.ManagedClusterClaim) bool { return c.Name != claimPlatform && c.Name != claimRegion })}
+		o.Status = clusterv1.ManagedClusterStatus{Version: o.Status.Version, ClusterClaims: o.Status.ClusterClaims}
 	case *addonv1alpha1.ManagedClusterAddOn:
 		o.ObjectMeta = metav1.ObjectMeta{Name: o.Name, Namespace: o.Namespace, UID: o.UID, ResourceVersion: o.ResourceVersion,
 			DeletionTimestamp: o.DeletionTimestamp}

@@ -1,5 +1,5 @@
 // Package clusters watches the hub's managed clusters, and what selects some of them:
-// FleetViews, ManagedClusterSets and Karmada's ResourceRegistries.
+// FleetViews, ManagedClusterSets, AccessPolicies and Karmada's ResourceRegistries.
 //
 // # Which clusters are served
 //
@@ -50,8 +50,18 @@
 // cluster. Rights to clusters may be asked for in Karmada's API group (Right.In); they have
 // nothing to do with those in the addon's.
 //
+// # Access policies
+//
+// Policies watches AccessPolicies and compiles each (package accesspolicy) when its spec changes. They restrict, so
+// what is not known must not mean that there are none: Policies.Set is an error until they were read once, and
+// while the hub refuses to show them. On a hub without the kind there are none. When the kind is installed
+// later, its first policies hold as soon as it is looked for again, within a minute. A policy that names a set that does not exist,
+// or has a selector that means nothing, selects all clusters. While the hub cannot be asked, the
+// policies that were read last hold.
+//
 // # Files
 //
+//	policies.go           the watch of AccessPolicies
 //	registries.go         the watch of ResourceRegistries
 //	views.go              the watch of FleetViews and ManagedClusterSets
 //	clusters.go           the watch of clusters: which are served, and whose agents

@@ -31,6 +31,8 @@ type ClusterAPI struct {
 	Latencies  *relay.Latencies
 	// Exposed returns the Services that clusters expose.
 	Exposed func() agentapi.ExposedServices
+	// Permit asks the AccessPolicies about a request to a cluster.
+	Permit func(ctx context.Context, rs *scope.Scope) error
 }
 
 // clusterStorage shows the clusters that a caller may reach. Nothing is stored.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -18,6 +19,7 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/agentclient"
 	"open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/route"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/scope"
 	"open-cluster-management.io/cluster-proxy/pkg/status"
 )
@@ -45,6 +47,9 @@ func (s *identityStorage) Get(ctx context.Context, name string, _ *metav1.GetOpt
 	if s.Clusters.Served(name) != nil || !s.Authorizer.MayReach(ctx, u, mayGet, name) {
 		return nil, apierrors.NewNotFound(v1alpha1.GroupVersion.WithResource(v1alpha1.Resource).GroupResource(), name)
 	}
+	if err := s.permitted(ctx, name, u); err != nil {
+		return nil, err
+	}
 	there, err := s.whoAmI(ctx, name, u)
 	if err != nil {
 		return nil, err
@@ -54,6 +59,18 @@ func (s *identityStorage) Get(ctx context.Context, name string, _ *metav1.GetOpt
 
 func userInfo(u user.Info) v1alpha1.UserInfo {
 	return v1alpha1.UserInfo{Username: u.GetName(), UID: u.GetUID(), Groups: u.GetGroups(), Extra: u.GetExtra()}
+}
+
+// permitted asks the AccessPolicies about what whoAmI is going to send.
+func (a *ClusterAPI) permitted(ctx context.Context, cluster string, u user.Info) error {
+	target, err := route.ParseIn(cluster, ReviewPath)
+	r := &http.Request{Method: http.MethodPost, URL: &url.URL{Path: ReviewPath}, RequestURI: ReviewPath}
+	rs, err := scope.NewClusterScope(r, target, v1alpha1.GroupVersion, err)
+	if err != nil {
+		return a.statusError(cluster, err)
+	}
+	rs.User = u
+	return a.Permit(ctx, rs)
 }
 
 // whoAmI asks a cluster's kube-apiserver who u is there. The error is an

@@ -32,6 +32,7 @@ type Filters struct {
 	Authenticator *authn.Authenticator
 	Authorizer    *authz.Authorizer
 	Services      Services
+	Policies      scope.Policies
 	// Karmada is nil if there is no such API.
 	Karmada  *scope.Karmada
 	Metrics  *metrics.Metrics

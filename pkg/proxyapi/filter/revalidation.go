@@ -46,10 +46,13 @@ type Revalidation struct {
 	period time.Duration
 	// filters ends in allowed.
 	filters http.Handler
-	metrics *metrics.Metrics
+	// policies are asked about each stream by itself: they read more of a request than the hub.
+	policies *Filters
+	metrics  *metrics.Metrics
 
-	mu     sync.Mutex
-	Groups map[[sha256.Size]byte]*streamGroup
+	mu      sync.Mutex
+	Groups  map[[sha256.Size]byte]*streamGroup
+	policed map[*policedStream]struct{}
 }
 
 // streamGroup is what streams with the same question have in common.
@@ -68,7 +71,7 @@ func NewRevalidation(f *Filters, period time.Duration) *Revalidation {
 		return nil
 	}
 	return &Revalidation{
-		period: period, metrics: f.Metrics, Groups: map[[sha256.Size]byte]*streamGroup{},
+		period: period, policies: f, metrics: f.Metrics, Groups: map[[sha256.Size]byte]*streamGroup{}, policed: map[*policedStream]struct{}{},
 		filters: scope.WithRequestInfo(f.WithAuthentication(f.WithImpersonation(f.WithAuthorization(http.HandlerFunc(allowed))), http.HandlerFunc(f.Unauthenticated))),
 	}
 }
@@ -80,7 +83,7 @@ func KeepAsked(r *http.Request) *http.Request {
 }
 
 // WithRevalidation serves a stream for as long as its caller may have it. A caller whom
-// the managed cluster knows, and the hub does not, is the cluster's business.
+// the managed cluster knows, and the hub does not, is the cluster's business, but for policies.
 func (v *Revalidation) WithRevalidation(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		rs := scope.Of(r.Context())
@@ -88,13 +91,18 @@ func (v *Revalidation) WithRevalidation(next http.Handler) http.Handler {
 		if rs.Kind != scope.View { // a view's is for what is relayed, too
 			rs.Asked = nil
 		}
-		if v == nil || asked == nil || rs.PassThrough {
+		if v == nil || asked == nil {
 			next.ServeHTTP(w, r)
 			return
 		}
 		ctx, cancel := context.WithCancelCause(r.Context())
 		defer cancel(nil)
-		defer v.Join(asked, rs, &cancel)()
+		if !rs.PassThrough {
+			defer v.Join(asked, rs, &cancel)()
+		}
+		if rs.Kind == scope.Cluster { // a view's clusters join by themselves
+			defer v.JoinPolicies(rs, cancel)()
+		}
 		next.ServeHTTP(w, r.WithContext(ctx))
 	})
 }
@@ -142,9 +150,12 @@ func QuestionOf(asked *http.Request, rs *scope.Scope) (key [sha256.Size]byte) {
 	return key
 }
 
-// Run asks about all streams once in a period, until ctx is done.
+// Run asks about all streams once in a period, until ctx is done. Policies do not wait for the hub.
 func (v *Revalidation) Run(ctx context.Context) error {
+	var policies sync.WaitGroup
+	policies.Go(func() { wait.NonSlidingUntilWithContext(ctx, v.AskPolicies, v.period) })
 	wait.NonSlidingUntilWithContext(ctx, v.askAll, v.period)
+	policies.Wait()
 	return nil
 }
 

@@ -33,6 +33,7 @@ type requestMetrics struct {
 	Streams           *prometheus.GaugeVec
 	Rejected          *prometheus.CounterVec
 	Withdrawn         *prometheus.CounterVec
+	PolicyObjections  *prometheus.CounterVec
 	HandshakesDropped *prometheus.CounterVec // those that made room for others
 }
 
@@ -61,12 +62,16 @@ func newRequestMetrics(registry prometheus.Registerer) requestMetrics {
 		}, []string{"managed_cluster", "verb"}),
 		Rejected: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "cluster_proxy_api_requests_rejected_total",
-			Help: "Requests that were refused, by reason: authentication, managed-cluster (did not know the token), forbidden, user (cannot be asserted), limit, memory (most of the memory limit is used), unread (an answer was cut off because too much of that user is not read), peer (what is no replica of the proxy API, on the port for replicas).",
+			Help: "Requests that were refused, by reason: authentication, managed-cluster (did not know the token), forbidden, policy (an AccessPolicy refuses it, or they were not read yet), user (cannot be asserted), limit, memory (most of the memory limit is used), unread (an answer was cut off because too much of that user is not read), peer (what is no replica of the proxy API, on the port for replicas).",
 		}, []string{"reason"}),
 		Withdrawn: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "cluster_proxy_api_streams_withdrawn_total",
-			Help: "Streams that were ended because their caller would be refused now, by reason: unauthenticated, forbidden, not-exposed (the Service was taken off the list of exposed Services, or is not there any more for callers without a credential), ended (somebody has deleted the session), not-recorded (the session's recording has failed).",
+			Help: "Streams that were ended because their caller would be refused now, by reason: unauthenticated, forbidden, policy (an AccessPolicy refuses it), not-exposed (the Service was taken off the list of exposed Services, or is not there any more for callers without a credential), ended (somebody has deleted the session), not-recorded (the session's recording has failed).",
 		}, []string{"reason"}),
+		PolicyObjections: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "cluster_proxy_api_policy_objections_total",
+			Help: "Requests to clusters that an AccessPolicy objected to, by policy, result (refused, warned, audited: the policy's mode) and reason: rule (one is not true), failed (one does not compile or cannot be evaluated), hidden (one reads what the request does not show, such as CONNECT).",
+		}, []string{"policy", "result", "reason"}),
 		HandshakesDropped: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "cluster_proxy_api_tls_handshakes_dropped_total",
 			Help: "Connections closed before their TLS handshake was complete because there were too many such connections: from one source, or from all.",
@@ -76,7 +81,7 @@ func newRequestMetrics(registry prometheus.Registerer) requestMetrics {
 	for _, reason := range []string{"source", "all"} {
 		m.HandshakesDropped.WithLabelValues(reason)
 	}
-	registry.MustRegister(m.Requests, m.Latency, m.Seconds, m.InFlight, m.Streams, m.Rejected, m.Withdrawn, m.HandshakesDropped)
+	registry.MustRegister(m.Requests, m.Latency, m.Seconds, m.InFlight, m.Streams, m.Rejected, m.Withdrawn, m.PolicyObjections, m.HandshakesDropped)
 	return m
 }
 
@@ -255,6 +260,13 @@ func (m *tunnelMetrics) Agents() agentclient.Metrics {
 
 // RejectedPeer is the reason in a metric for what is refused because it is no replica.
 const RejectedPeer = "peer"
+
+// Results of requests that a policy objects to.
+const (
+	PolicyRefused = "refused"
+	PolicyWarned  = "warned"
+	PolicyAudited = "audited"
+)
 
 // Results of asking other replicas for a position.
 const (

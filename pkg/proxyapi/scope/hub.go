@@ -3,6 +3,7 @@ package scope
 import (
 	"time"
 
+	"open-cluster-management.io/cluster-proxy/pkg/accesspolicy"
 	"open-cluster-management.io/cluster-proxy/pkg/agentclient"
 	"open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
 	proxyv1alpha1 "open-cluster-management.io/cluster-proxy/pkg/apis/proxy/v1alpha1"
@@ -45,6 +46,14 @@ type Views interface {
 	// InSet reports whether a cluster is in a ManagedClusterSet. The error means that this is not
 	// known.
 	InSet(cluster, set string) (bool, error)
+}
+
+// Policies is what the hub knows about AccessPolicies.
+type Policies interface {
+	// Set is all policies. The error means that they are not known yet.
+	Set() (*accesspolicy.Set, error)
+	// Cluster is what policies may read of a cluster.
+	Cluster(name string) accesspolicy.Cluster
 }
 
 // Definition is what a view is made of.

@@ -80,7 +80,7 @@ func ClusterOfHost(host, domain string) (string, bool) {
 // cannot be seen, so the caller needs the right to create and to streams.
 func newConnectScope(r *http.Request) (*Scope, error) {
 	target, err := route.ParseAuthority(r.Host)
-	rs := &Scope{Kind: Cluster, Target: target, Group: v1alpha1.GroupVersion, Host: r.Host, Leaves: true, Long: true}
+	rs := &Scope{Kind: Cluster, Target: target, Group: v1alpha1.GroupVersion, Host: r.Host, Leaves: true, Long: true, Opaque: !target.ForService()}
 	if err != nil {
 		return rs, err
 	}

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
+	"open-cluster-management.io/cluster-proxy/pkg/accesspolicy"
 	"open-cluster-management.io/cluster-proxy/pkg/agentclient"
 	karmadav1alpha1 "open-cluster-management.io/cluster-proxy/pkg/apis/karmada/v1alpha1"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
@@ -54,6 +55,10 @@ type Scope struct {
 	// Leaves says that the request leaves the Kubernetes API, for which it
 	// needs the right to streams.
 	Leaves bool
+	// Opaque says that the request is a connection to the kube-apiserver that is not looked into.
+	Opaque bool
+	// DryRun says that the request changes nothing (apirequest.IsDryRun).
+	DryRun bool
 	// AgentMetrics says that the cluster's agent answers the request, with its metrics.
 	AgentMetrics bool
 	// Search says that the fleet index is asked for rows of the view.
@@ -117,6 +122,33 @@ func (rs *Scope) Rights() []authz.Right {
 		rights = append(rights, authz.Streams.In(group))
 	}
 	return rights
+}
+
+// PolicyRequest is the request as AccessPolicies see it, but for what they know of the cluster, and
+// the time. Its verb is the one that the hub is asked for; a request that leaves the Kubernetes API
+// creates a stream whatever its method is, because exec by WebSocket is a GET.
+func (rs *Scope) PolicyRequest() accesspolicy.Request {
+	asked := accesspolicy.Request{User: rs.User, Verb: rs.Info.Verb, Path: rs.Inner.Path, DryRun: rs.DryRun, Upgrade: rs.Leaves}
+	if rs.Leaves {
+		asked.Verb = "create"
+	}
+	if inner := rs.Inner; inner.IsResourceRequest {
+		asked.Group, asked.Version, asked.Resource, asked.Subresource = inner.APIGroup, inner.APIVersion, inner.Resource, inner.Subresource
+		asked.Namespace, asked.Name = inner.Namespace, inner.Name
+	}
+	if of := rs.Target.Service; rs.Target.ForService() {
+		asked.Namespace, asked.Service = of.Namespace, of.Namespace+"/"+of.Service
+		if of.Port != "" {
+			asked.Service += ":" + of.Port
+		}
+	}
+	switch {
+	case rs.Opaque:
+		asked.Sight = accesspolicy.Nothing
+	case rs.Search:
+		asked.Sight = accesspolicy.NoObjects
+	}
+	return asked
 }
 
 // Identity is as whom the request goes there.

@@ -89,6 +89,7 @@ func (rs *Scope) look(r *http.Request) error {
 	rs.Inner = inner
 	rs.Leaves = rs.Target.ForService() || apirequest.LeavesAPI(r, inner)
 	rs.Long = rs.Leaves || inner.Verb == "watch" || inner.Subresource == "log"
+	rs.DryRun = !rs.Leaves && apirequest.IsDryRun(inner, rs.Target.Query, r.ContentLength != 0)
 	return nil
 }
 

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
+	"open-cluster-management.io/cluster-proxy/pkg/accesspolicy"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fleet"
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
@@ -83,11 +84,17 @@ func (c *counter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// noPolicies is a hub without AccessPolicies.
+type noPolicies struct{}
+
+func (noPolicies) Set() (*accesspolicy.Set, error)     { return accesspolicy.NewSet(nil), nil }
+func (noPolicies) Cluster(string) accesspolicy.Cluster { return accesspolicy.Cluster{} }
+
 // BenchmarkIndexedList lists the pods of 5,000 clusters, 10 of each, as kubectl get does, from an index that knows them. It
 // has no hub in it, and the index has no store.
 func BenchmarkIndexedList(b *testing.B) {
 	const clusters, rows = 5000, 10
-	f := &Fleet{Filters: &filter.Filters{Metrics: metrics.New(prometheus.NewRegistry())}, Index: startIndex(b, podTable(rows)), Held: fleet.NewMemory()}
+	f := &Fleet{Filters: &filter.Filters{Metrics: metrics.New(prometheus.NewRegistry()), Policies: noPolicies{}}, Index: startIndex(b, podTable(rows)), Held: fleet.NewMemory()}
 	handler := fleetview.New(fleetview.Options{})
 	list := func(b *testing.B, query url.Values) *counter {
 		r := httptest.NewRequest(http.MethodGet, "/api/v1/pods?"+query.Encode(), nil)

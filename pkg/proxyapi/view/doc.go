@@ -12,6 +12,8 @@
 //     Others are not mentioned in any answer. A request that package fleetview sends with
 //     another verb needs that verb's right too, or is answered 403 in the cluster's place
 //     (MayAlso): a right to list cannot be made to delete.
+//   - AccessPolicies are asked about each request to a cluster, as the cluster gets it (decide). A refusal is an answer 403
+//     in the cluster's place; a search leaves the cluster out with a Warning.
 //   - Constrained impersonation through a view needs the right for all clusters.
 //
 // A FleetView of one name goes to that cluster as it is (View.Single): through the relay, with the

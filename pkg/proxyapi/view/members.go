@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"k8s.io/apiserver/pkg/apis/audit"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
+	"open-cluster-management.io/cluster-proxy/pkg/accesspolicy"
 	"open-cluster-management.io/cluster-proxy/pkg/agentapi"
 	"open-cluster-management.io/cluster-proxy/pkg/agentclient"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
@@ -59,13 +61,19 @@ func (m *Member) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err := m.MayAlso(r.Context(), rs); err != nil {
 		return m.Refused(r, err)
 	}
+	decision, err := m.decide(rs)
+	if err != nil {
+		return m.Refused(r, err)
+	}
 	m.sentTo.Add(m.Cluster)
 	if m.lists != nil {
 		if resp := m.lists.answer(r, rs.Inner, m.Cluster, m.uid); resp != nil {
 			m.Metrics.ViewClusters.WithLabelValues(metrics.Indexed).Inc()
+			filter.WarnOfPolicies(resp.Header, &decision)
 			return resp, nil
 		}
 	}
+	r, leave := m.policed(r, rs)
 	sent := time.Now()
 	resp, err := m.Relay.Proxy.Transport.RoundTrip(m.outgoing(r, rs))
 	if err == nil && !httprelay.WasAskedFor(resp) {
@@ -74,12 +82,42 @@ func (m *Member) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	if err != nil {
 		m.Metrics.ViewClusters.WithLabelValues(m.outcome(r.Context(), err)).Inc()
+		leave()
 		return nil, m.failed(err)
 	}
 	m.Metrics.ViewClusters.WithLabelValues(metrics.Answered).Inc()
 	m.Relay.Latencies.Observe(m.Cluster, time.Since(sent))
 	deleteForeign(resp.Header)
+	filter.WarnOfPolicies(resp.Header, &decision)
+	if rs.Long {
+		resp.Body = &leavingBody{resp.Body, leave}
+	}
 	return resp, nil
+}
+
+// policed prepares a watch of the cluster, which ends once a policy refuses it. The answers of other requests have
+// an end of their own. leave must be called when the answer has been read.
+func (m *Member) policed(r *http.Request, rs *scope.Scope) (_ *http.Request, leave func()) {
+	if !rs.Long || m.Revalidation == nil {
+		return r, func() {}
+	}
+	ctx, cancel := context.WithCancelCause(r.Context())
+	leavePolicies := m.Revalidation.JoinPolicies(rs, cancel)
+	return r.WithContext(ctx), func() {
+		leavePolicies()
+		cancel(nil)
+	}
+}
+
+// leavingBody is the body of an answer, after which something is left.
+type leavingBody struct {
+	io.ReadCloser
+	leave func()
+}
+
+func (b *leavingBody) Close() error {
+	defer b.leave()
+	return b.ReadCloser.Close()
 }
 
 // scopeOf understands a request of package fleetview for the cluster.
@@ -191,10 +229,24 @@ type ViewRequest struct {
 	lists *indexedLists
 	// sentTo are the clusters that were asked, or that the index answered for.
 	sentTo Names
+	// policies are the AccessPolicies that were asked, and objections theirs, by cluster.
+	policies, objections Names
 	// single says that the view is of one cluster and can have no other, and timeout how long
 	// a cluster may take to begin its answer.
 	single  bool
 	timeout time.Duration
+}
+
+// decide asks the policies about a request to one cluster.
+func (q *ViewRequest) decide(rs *scope.Scope) (accesspolicy.Decision, error) {
+	decision, err := q.Decide(rs)
+	for _, name := range decision.Asked {
+		q.policies.Add(name)
+	}
+	for _, o := range decision.Objections {
+		q.objections.Add(rs.Target.Cluster + " " + filter.ObjectionText(o))
+	}
+	return decision, err
 }
 
 // members are the clusters of the view, as it is now, that are served and that the user

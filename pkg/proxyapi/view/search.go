@@ -19,8 +19,10 @@ import (
 
 	"open-cluster-management.io/cluster-proxy/pkg/apis/clusterproxy/v1alpha1"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetindex/query"
+	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fault"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fleet"
 	"open-cluster-management.io/cluster-proxy/pkg/indexapi"
+	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/filter"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/scope"
 	"open-cluster-management.io/cluster-proxy/pkg/status"
 )
@@ -45,7 +47,7 @@ func typeOf(kind string) metav1.TypeMeta {
 
 // search answers a search.
 func (q *ViewRequest) search(w http.ResponseWriter, r *http.Request, view *fleet.View) {
-	answer, err := q.searched(r, view)
+	answer, err := q.searched(r, w.Header(), view)
 	if err != nil {
 		q.Refuse(w, r, err)
 		return
@@ -57,7 +59,7 @@ func (q *ViewRequest) search(w http.ResponseWriter, r *http.Request, view *fleet
 }
 
 // searched asks the index.
-func (q *ViewRequest) searched(r *http.Request, view *fleet.View) (any, error) {
+func (q *ViewRequest) searched(r *http.Request, header http.Header, view *fleet.View) (any, error) {
 	if q.Index == nil {
 		return nil, status.New(http.StatusNotFound, "this hub has no fleet index, so nothing can be searched: an administrator installs one with the chart's value fleetIndex.enabled")
 	}
@@ -72,6 +74,9 @@ func (q *ViewRequest) searched(r *http.Request, view *fleet.View) (any, error) {
 	ctx, cancel := context.WithTimeout(r.Context(), searchTimeout)
 	defer cancel()
 	members, err := q.searchable(ctx)
+	if err == nil {
+		members, err = q.permitted(header, members)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -153,6 +158,36 @@ func (q *ViewRequest) searchable(ctx context.Context) ([]fleet.Member, error) {
 		if allowed[i] {
 			left = append(left, m)
 		}
+	}
+	return left, nil
+}
+
+// permitted returns the clusters that policies let the user search in, and warns of the others.
+func (q *ViewRequest) permitted(header http.Header, members []fleet.Member) (left []fleet.Member, err error) {
+	leftOut, warned := map[string]*Names{}, http.Header{}
+	for _, m := range members {
+		rs := *q.Scope
+		rs.Target.Cluster = m.Name()
+		decision, err := q.decide(&rs)
+		refusal := decision.Refusal()
+		switch {
+		case refusal != nil:
+			if leftOut[refusal.Message] == nil {
+				leftOut[refusal.Message] = new(Names)
+			}
+			leftOut[refusal.Message].Add(m.Name())
+			continue
+		case err != nil:
+			return nil, err
+		}
+		left = append(left, m)
+		filter.WarnOfPolicies(warned, &decision)
+	}
+	for message, clusters := range leftOut {
+		fault.AddWarning(header, message+": the search leaves out "+clusters.String())
+	}
+	for _, warning := range slices.Compact(slices.Sorted(slices.Values(warned["Warning"]))) {
+		header.Add("Warning", warning)
 	}
 	return left, nil
 }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/audit"
 
+	"open-cluster-management.io/cluster-proxy/pkg/accesspolicy"
 	"open-cluster-management.io/cluster-proxy/pkg/fleetview/fleet"
 	"open-cluster-management.io/cluster-proxy/pkg/hubaccess"
 	"open-cluster-management.io/cluster-proxy/pkg/proxyapi/filter"
@@ -36,6 +37,12 @@ func (f *Fleet) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	request := &ViewRequest{Fleet: f, Scope: rs, origin: r}
 	defer func() {
 		audit.AddAuditAnnotation(r.Context(), scope.AnnotationPrefix+"clusters", request.sentTo.String())
+		if asked := request.policies.String(); asked != "" {
+			audit.AddAuditAnnotation(r.Context(), filter.PoliciesKey, asked)
+		}
+		if objections := request.objections.String(); objections != "" {
+			audit.AddAuditAnnotation(r.Context(), filter.ObjectionsKey, objections)
+		}
 	}()
 	inner := r.WithContext(r.Context())
 	inner.URL = &url.URL{}
@@ -88,6 +95,11 @@ func (q *ViewRequest) relayTo(w http.ResponseWriter, r *http.Request, to fleet.M
 	r = r.WithContext(context.WithValue(r.Context(), scope.Key{}, rs))
 	if err == nil {
 		err = m.MayAlso(r.Context(), rs)
+	}
+	if err == nil {
+		var decision accesspolicy.Decision
+		decision, err = q.decide(rs)
+		filter.WarnOfPolicies(w.Header(), &decision)
 	}
 	if err == nil {
 		err = q.Clusters.Served(m.Cluster)
