@@ -1,7 +1,6 @@
 // Package accesspolicy decides about requests by AccessPolicies. A policy restricts what RBAC allows:
 // it selects requests by user and cluster, and has rules in CEL, all of which must be true of a
-// request. The package is pure. It knows no HTTP, no tunnel and no hub: the proxy API says what a request is,
-// and package filter of it where policies are asked.
+// request. The package is pure. It knows no HTTP, no tunnel and no hub: the proxy API says what a request is.
 //
 // # Data flow
 //
@@ -33,10 +32,28 @@
 // finds out what a rule names: the rule is compiled where only the fields that are shown are declared. An expression that
 // gets around the type checker by dyn finds no value there, and fails.
 //
+// # Where policies are asked
+//
+// In the proxy API filter.Filters.Decide is the one question, with the reading of scope.Scope.PolicyRequest. It is asked for
+// everything that goes to a cluster, after the hub has allowed it:
+//
+//   - filter.WithPolicies: the direct, host and aggregated endpoints, Karmada's clusters, Services, CONNECT, agents' metrics
+//   - view.Member.RoundTrip and relayTo: each request to a cluster of a view, Karmada's too, before the fleet index
+//   - view.permitted: each cluster of a search
+//   - apigroup's identity of a caller on a cluster
+//   - filter.Revalidation.AskPolicies: streams that are open, for each cluster; with --revalidate-streams=0 they are not asked again
+//
+// The kinds of the proxy API itself are not among them, and show no cluster's objects: sessions and recordings have rights of
+// their own. Until policies were read once (clusters.Policies.Set) every request to a cluster is 503, and the process is
+// not ready. Without the kind on the hub there are none. Discovery that a view composes of what it knows of its clusters'
+// kinds may be from before a policy.
+//
 // # Callers
 //
 // A caller whom the hub does not know, and who may be a user of the managed cluster, is in no group and has no name. Policies
-// without subjects select their requests, and those with subjects do not.
+// without subjects select their requests, and those with subjects do not. A refusal does not tell them that there is such a
+// cluster (filter.Filters.hidden). Policies ask about the user after impersonation, as RBAC does: a user who may impersonate others is
+// restricted as they are.
 // ClusterClaims are a cluster's own words: a policy that reads them trusts the cluster. Labels and sets are the hub's.
 //
 // # Out of scope

@@ -19,7 +19,7 @@
 //	                   WebSocket, exec, attach, port-forward, proxy, Services
 //	inflight.go        limits by user and by cluster
 //	admission.go       is there such a cluster, and do the headers mean one thing
-//	policy.go          does an AccessPolicy refuse it (package accesspolicy)
+//	policy.go          does an AccessPolicy refuse it (package accesspolicy says where that is asked)
 //	exposure.go        ends a request whose Service is not exposed any more
 //	revalidation.go    ends a stream whose caller would be refused now
 //
@@ -111,23 +111,6 @@
 //   - A Service: taken off the list, it gets no new requests, and those under way end
 //     within 4 s, whoever the caller is (exposure.go). If its entry is not anonymous
 //     any more, those of callers without a credential do.
-//
-// # Access policies
-//
-// A policy restricts what the hub has allowed, and grants nothing. Filters.Decide is the one question, with the reading
-// of scope.Scope.PolicyRequest. It is asked for everything that goes to a cluster:
-//
-//   - WithPolicies: the direct, host and aggregated endpoints, Karmada's clusters, Services, CONNECT, agents' metrics
-//   - view.Member.RoundTrip and relayTo: each request to a cluster of a view, Karmada's too, before the fleet index
-//   - view.searchable: each cluster of a search
-//   - apigroup's identity of a caller on a cluster
-//   - Revalidation.AskPolicies: streams that are open, for each cluster
-//
-// Not asked are the kinds of the proxy API itself, which show no cluster's objects: sessions and recordings have rights of
-// their own. Until policies were read once (clusters.Policies.Set) every request to a cluster is 503, and the process is
-// not ready. Without the kind on the hub there are none. Asked is the user after impersonation, as the hub is. A caller
-// whom the hub does not know is refused in the words of Filters.hidden, which do not tell whether there is such a cluster.
-// An answer that a view composes of what it knows of its clusters' kinds (discovery) may be from before a policy.
 //
 // # Files
 //
