@@ -148,6 +148,47 @@ func TestSelection(t *testing.T) {
 	}
 }
 
+// TestImpersonation has jane make a request as joe. A policy has the one whom it selects, and both of
+// them if it selects both.
+func TestImpersonation(t *testing.T) {
+	joe := &user.DefaultInfo{Name: "joe", Groups: []string{"ops"}}
+	refused := func(of string) string { return fmt.Sprintf(`AccessPolicy "p" refuses the request%s by rule "a"`, of) }
+	asJane := refused(` of "jane", whoever is impersonated,`)
+	for _, tc := range []struct {
+		name, group, expression string
+		mode                    v1alpha1.AccessPolicyMode
+		asked                   bool
+		want                    string
+	}{
+		{name: "of the requester's group", group: "ai-agents", expression: "false", asked: true, want: asJane},
+		{name: "of the other's group", group: "ops", expression: "false", asked: true, want: refused("")},
+		{name: "of neither", group: "others", expression: "false"},
+		{name: "of the requester's group, which reads the user", group: "ai-agents", expression: "user.name == 'jane'", asked: true},
+		{name: "of the other's group, which reads the user", group: "ops", expression: "user.name == 'joe'", asked: true},
+		{name: "of everybody, true of both", expression: "user.name in ['jane', 'joe']", asked: true},
+		{name: "of everybody, not true of the requester", expression: "!('ai-agents' in user.groups)", asked: true, want: asJane},
+		{name: "of everybody, not true of the other", expression: "user.name == 'jane'", asked: true, want: refused("")},
+		{name: "of everybody, not true of either", expression: "false", asked: true, want: refused("")},
+		{name: "that warns", group: "ai-agents", expression: "false", mode: v1alpha1.ModeWarn, asked: true,
+			want: `AccessPolicy "p" would refuse the request of "jane", whoever is impersonated, if it were enforced by rule "a"`},
+		{name: "that warns of both", expression: "false", mode: v1alpha1.ModeWarn, asked: true, want: `AccessPolicy "p" would refuse the request if it were enforced by rule "a"`},
+	} {
+		object := policyOf("p", tc.mode, tc.expression)
+		if tc.group != "" {
+			object.Spec.Subjects = []v1alpha1.AccessPolicySubject{{Kind: "Group", Name: tc.group}}
+		}
+		r := janeGets()
+		r.User, r.Impersonator = joe, jane
+		d, got := setOf(object).Decide(r), ""
+		for _, o := range d.Objections {
+			got += o.Message
+		}
+		if got != tc.want || (len(d.Asked) == 1) != tc.asked || len(d.Asked) > 1 {
+			t.Errorf("a policy %s: asked %v, %q; want %q", tc.name, d.Asked, got, tc.want)
+		}
+	}
+}
+
 func TestSight(t *testing.T) {
 	for expression, want := range map[string]Sight{
 		"user.name == 'jane'":                                                Nothing,

@@ -52,8 +52,15 @@
 //
 // A caller whom the hub does not know, and who may be a user of the managed cluster, is in no group and has no name. Policies
 // without subjects select their requests, and those with subjects do not. A refusal does not tell them that there is such a
-// cluster (filter.Filters.hidden). Policies ask about the user after impersonation, as RBAC does: a user who may impersonate others is
-// restricted as they are.
+// cluster (filter.Filters.hidden).
+//
+// A policy selects a request if it selects the user or who impersonates them (Request.Impersonator), and its rules are
+// asked with the one that it selects; if it selects both, with each. RBAC asks about the user alone, because it grants. A policy only
+// restricts: nobody gets out of one by impersonating somebody whom it does not select, nor around one on a group
+// by impersonating somebody in it.
+// The proxy API knows who impersonates where it reads the headers itself. At the aggregated endpoint the hub's kube-apiserver
+// does, and tells of the user alone. A caller with a token of another account is that account.
+//
 // ClusterClaims are a cluster's own words: a policy that reads them trusts the cluster. Labels and sets are the hub's.
 //
 // # Out of scope

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/cel-go/cel"
 	"k8s.io/apimachinery/pkg/util/version"
+	"k8s.io/apiserver/pkg/authentication/user"
 	apiservercel "k8s.io/apiserver/pkg/cel"
 	"k8s.io/apiserver/pkg/cel/environment"
 )
@@ -106,10 +107,14 @@ func issuesError(issues *cel.Issues) error {
 	return fmt.Errorf("compiling it: %s", strings.Join(lines, "; "))
 }
 
-// activation has the variables of one request. It makes those that an expression names, once.
+// activation has the variables of one request, for one of its users. It makes those that an
+// expression names, once.
 type activation struct {
 	request *Request
-	values  map[string]any
+	// as is variable user. impersonates says that it is who impersonates the request's.
+	as           user.Info
+	impersonates bool
+	values       map[string]any
 }
 
 func (a *activation) ResolveName(name string) (any, bool) {
@@ -119,7 +124,7 @@ func (a *activation) ResolveName(name string) (any, bool) {
 	var value any
 	switch name {
 	case varUser:
-		value = a.request.user()
+		value = userVariable(a.as)
 	case varRequest:
 		value = a.request.variable()
 	case varCluster:
@@ -138,16 +143,16 @@ func (a *activation) ResolveName(name string) (any, bool) {
 
 func (a *activation) Parent() cel.Activation { return nil }
 
-// user is empty for a caller whom the hub does not know.
-func (r *Request) user() map[string]any {
-	if r.User == nil {
+// userVariable is empty for a caller whom the hub does not know.
+func userVariable(u user.Info) map[string]any {
+	if u == nil {
 		return map[string]any{"name": "", "uid": "", "groups": []string{}, "extra": map[string][]string{}}
 	}
-	extra := r.User.GetExtra()
+	extra := u.GetExtra()
 	if extra == nil {
 		extra = map[string][]string{}
 	}
-	return map[string]any{"name": r.User.GetName(), "uid": r.User.GetUID(), "groups": slices.Concat([]string{}, r.User.GetGroups()), "extra": extra}
+	return map[string]any{"name": u.GetName(), "uid": u.GetUID(), "groups": slices.Concat([]string{}, u.GetGroups()), "extra": extra}
 }
 
 // variable leaves out what is hidden: an expression that gets at it in a way that the type

@@ -26,17 +26,30 @@ func NewSet(policies []*Policy) *Set {
 // IsEmpty reports whether there is nothing to ask.
 func (s *Set) IsEmpty() bool { return len(s.policies) == 0 }
 
-// Decide asks the policies that select a request, until one refuses it.
+// Decide asks the policies that select a request, until one refuses it. A policy that selects both
+// the user and their impersonator is asked about each, until it objects.
 func (s *Set) Decide(r *Request) (d Decision) {
-	variables := activation{request: r}
+	both := [...]activation{{request: r, as: r.User}, {request: r, as: r.Impersonator, impersonates: true}}
+	users := both[:1]
+	if r.Impersonator != nil {
+		users = both[:]
+	}
 	for _, p := range s.policies {
-		if !p.selects(r) {
+		if !p.selectsCluster(&r.Cluster) {
 			continue
 		}
-		d.Asked = append(d.Asked, p.name)
-		if o := p.ask(&variables); o != nil {
-			d.Objections = append(d.Objections, o)
-			if o.Refuses() {
+		selected, objection := false, (*Objection)(nil)
+		for i := range users {
+			if objection == nil && p.selectsUser(users[i].as) {
+				selected, objection = true, p.ask(&users[i])
+			}
+		}
+		if selected {
+			d.Asked = append(d.Asked, p.name)
+		}
+		if objection != nil {
+			d.Objections = append(d.Objections, objection)
+			if objection.Refuses() {
 				break
 			}
 		}
@@ -100,9 +113,8 @@ func Compile(object *v1alpha1.AccessPolicy, clusters Clusters) (*Policy, error) 
 // Name is that of the object.
 func (p *Policy) Name() string { return p.name }
 
-// selects reports whether the policy is to be asked about a request.
-func (p *Policy) selects(r *Request) bool {
-	return p.selectsUser(r.User) && (p.clusters == nil || p.clusters.Selects(r.Cluster.Name, r.Cluster.Labels))
+func (p *Policy) selectsCluster(c *Cluster) bool {
+	return p.clusters == nil || p.clusters.Selects(c.Name, c.Labels)
 }
 
 func (p *Policy) selectsUser(u user.Info) bool {
@@ -118,7 +130,7 @@ func (p *Policy) ask(variables *activation) *Objection {
 	for i := range p.rules {
 		r := &p.rules[i]
 		if r.err == nil && variables.request.Sight > r.sight {
-			return p.objection(r, Hidden, nil)
+			return p.objection(r, variables, Hidden, nil)
 		}
 		isTrue, cost, err := r.evaluate(variables)
 		spent += cost
@@ -127,9 +139,9 @@ func (p *Policy) ask(variables *activation) *Objection {
 		}
 		switch {
 		case err != nil:
-			return p.objection(r, Failed, err)
+			return p.objection(r, variables, Failed, err)
 		case !isTrue:
-			return p.objection(r, NotTrue, nil)
+			return p.objection(r, variables, NotTrue, nil)
 		}
 	}
 	return nil
@@ -154,11 +166,14 @@ func (r *rule) evaluate(variables *activation) (isTrue bool, cost uint64, err er
 	return isTrue, cost, nil
 }
 
-func (p *Policy) objection(r *rule, reason Reason, err error) *Objection {
+func (p *Policy) objection(r *rule, variables *activation, reason Reason, err error) *Objection {
 	o := &Objection{Policy: p.name, Rule: r.name, Mode: p.mode, Reason: reason, Err: err}
-	does := "refuses the request"
-	if !o.Refuses() {
-		does = "would refuse the request if it were enforced"
+	does, whose := "refuses the request", ""
+	if variables.impersonates {
+		whose = fmt.Sprintf(" of %q, whoever is impersonated,", variables.as.GetName())
+	}
+	if does += whose; !o.Refuses() {
+		does = "would refuse the request" + whose + " if it were enforced"
 	}
 	switch reason {
 	case Failed:

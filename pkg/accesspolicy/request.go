@@ -22,8 +22,10 @@ const (
 
 // Request is what policies are asked about.
 type Request struct {
-	// User is nil if the hub does not know the caller.
+	// User is as whom the request is made; nil if the hub does not know the caller.
 	User user.Info
+	// Impersonator is who makes the request as User; nil if nobody impersonates.
+	Impersonator user.Info
 	// The other variables are documented with the kind AccessPolicy; what Sight hides is not read.
 	Verb, Group, Version, Resource, Subresource, Namespace, Name, Path string
 	DryRun, Upgrade                                                    bool

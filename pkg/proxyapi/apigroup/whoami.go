@@ -69,7 +69,7 @@ func (a *ClusterAPI) permitted(ctx context.Context, cluster string, u user.Info)
 	if err != nil {
 		return a.statusError(cluster, err)
 	}
-	rs.User = u
+	rs.Requester, rs.User = scope.Of(ctx).Requester, u
 	return a.Permit(ctx, rs)
 }
 

@@ -24,6 +24,9 @@ import (
 // leaves the Kubernetes API does two things: what it is, and a stream. So it is
 // checked for both. A view is for many clusters, and grants nothing: constrained
 // impersonation there needs the right to all clusters.
+//
+// AccessPolicies hold for who impersonates, too. The hub's kube-apiserver takes these headers off
+// before it asks the aggregated endpoint, and does not say who sent them.
 func (f *Filters) WithImpersonation(next http.Handler) http.Handler {
 	checked := impersonation.WithConstrainedImpersonation(next, f.Authorizer, scope.Codecs)
 	type mayStreamKey struct{}
@@ -38,6 +41,7 @@ func (f *Filters) WithImpersonation(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
+		rs.Requester = scope.UserOf(r.Context())
 		warnOfAccount(w.Header(), r.Header.Get(authenticationv1.ImpersonateUserHeader), rs)
 		info := rs.Info
 		if rs.Kind == scope.View {

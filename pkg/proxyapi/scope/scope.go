@@ -93,6 +93,9 @@ type Scope struct {
 	Discovery bool
 	// Login is what the Service gets to see as Authorization; empty for nothing.
 	Login string
+	// Requester is who was authenticated, and impersonates User if that is another; nil if the hub
+	// does not know the caller.
+	Requester user.Info
 	// User is asserted to the agent; nil until the request is authorized.
 	User user.Info
 }
@@ -131,6 +134,9 @@ func (rs *Scope) PolicyRequest() accesspolicy.Request {
 	asked := accesspolicy.Request{User: rs.User, Verb: rs.Info.Verb, Path: rs.Inner.Path, DryRun: rs.DryRun, Upgrade: rs.Leaves}
 	if rs.Leaves {
 		asked.Verb = "create"
+	}
+	if rs.Requester != rs.User { // impersonation makes a user, and leaves alone what it does not change
+		asked.Impersonator = rs.Requester
 	}
 	if inner := rs.Inner; inner.IsResourceRequest {
 		asked.Group, asked.Version, asked.Resource, asked.Subresource = inner.APIGroup, inner.APIVersion, inner.Resource, inner.Subresource

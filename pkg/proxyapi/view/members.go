@@ -129,7 +129,7 @@ func (m *Member) scopeOf(r *http.Request) (*scope.Scope, error) {
 	asked := *r
 	asked.Host, asked.RequestURI = m.Scope.Host, r.URL.RequestURI()
 	rs, err := scope.NewClusterScope(&asked, target, m.Scope.Group, err)
-	rs.User, rs.Holder, rs.Asked = m.Scope.User, m.Scope.Holder, m.Scope.Asked
+	rs.Requester, rs.User, rs.Holder, rs.Asked = m.Scope.Requester, m.Scope.User, m.Scope.Holder, m.Scope.Asked
 	// Documents of OpenAPI are large.
 	rs.Discovery = rs.Inner != nil && !rs.Inner.IsResourceRequest && !strings.HasPrefix(r.URL.Path, "/openapi/")
 	// Redirects lead to the cluster's own path, in the endpoint that was asked.

@@ -36,8 +36,9 @@ type AccessPolicyList struct {
 
 // AccessPolicySpec is what a policy selects, and what must be true of it.
 type AccessPolicySpec struct {
-	// Subjects are whose requests the policy selects: those of a user who is one of them.
-	// Empty means everybody, those whom only a managed cluster knows included.
+	// Subjects are whose requests the policy selects: those of a user who is one of them, and
+	// those that such a user makes as another one, by impersonation. Empty means everybody,
+	// those whom only a managed cluster knows included.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=100
