@@ -26,7 +26,7 @@ func Run(ctx context.Context, args []string, out, errOut io.Writer) (status int)
 
 func newCommand(out, errOut io.Writer) *cobra.Command {
 	root, p := cli.NewRoot(out, errOut)
-	addGroup(root, "Start:", diagnose.StatusCommand(p), kubeconfig.Command(p), viewsCommand(p), searchCommand(p), servicesCommand(p), whoamiCommand(p))
+	addGroup(root, "Start:", diagnose.StatusCommand(p), kubeconfig.Command(p), viewsCommand(p), searchCommand(p), servicesCommand(p), whoamiCommand(p), policiesCommand(p))
 	addGroup(root, "When something is wrong:", diagnose.CheckCommand(p), diagnose.TestCommand(p), diagnose.VersionCommand(p), diagnose.BundleCommand(p))
 	addGroup(root, "More:", proxyCommand(p), pass.Command(p), replayCommand(p))
 	root.SetHelpCommandGroupID("More:")
