@@ -113,7 +113,8 @@ func OuterInfo(r *http.Request, group schema.GroupVersion, resource, name, verb 
 
 // verbFor is the verb of the inner request. Requests that are not for resources
 // get the verb that their method has for resources, so that one rule serves. A self
-// review reads: k9s sends one before each list.
+// review reads: k9s sends one before each list. A method that Kubernetes does not know is
+// in capitals, so that none has the name of a verb: LIST is no list.
 func verbFor(method string, inner *request.RequestInfo) string {
 	if apirequest.IsSelfReview(inner) {
 		return "get"
@@ -128,8 +129,10 @@ func verbFor(method string, inner *request.RequestInfo) string {
 		return "create"
 	case http.MethodPut:
 		return "update"
+	case http.MethodPatch, http.MethodDelete, http.MethodOptions, http.MethodConnect:
+		return strings.ToLower(method)
 	}
-	return strings.ToLower(method)
+	return strings.ToUpper(method)
 }
 
 // ViewsResource has the subresource proxy in the aggregated API. FleetViews themselves
