@@ -7,3 +7,4 @@ go test -count=1 -run '^TestMetrics$' ./test/rules -update
 go test -count=1 -run '^TestFlags$' ./cmd/cluster-proxy -update
 go test -count=1 -run '^Test(Rendered|SchemaDescribes)$' ./test/chart -update
 go test -count=1 -run '^TestReference$' ./test/docs -update
+go test -count=1 -run '^TestPoliciesAtEveryEndpoint$' ./pkg/proxyapi -update

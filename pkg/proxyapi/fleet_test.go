@@ -60,6 +60,9 @@ func askAll(w http.ResponseWriter, r *http.Request, view fleet.View) {
 		body, _ := io.ReadAll(resp.Body)
 		resp.Body.Close()
 		fmt.Fprintf(w, "%s %d %s\n", m.Name(), resp.StatusCode, body)
+		for _, warning := range resp.Header["Warning"] {
+			fmt.Fprintf(w, "Warning: %s\n", warning)
+		}
 		for name := range resp.Header {
 			w.Header().Add("X-Seen", name)
 		}
