@@ -194,6 +194,7 @@ func TestAPIBenchmark(t *testing.T) {
 		f.bulk(t, endpoints, base+"?labelSelector=bench%3Dbulk")
 		// The hub's kube-apiserver refuses bad tokens itself.
 		f.besideBadTokens(t, endpoints[:len(endpoints)-1], paths["small GET"])
+		f.policies(t, endpoints[1:], paths["small GET"])
 	}
 	f.write(t, endpoints)
 }

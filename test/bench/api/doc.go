@@ -5,5 +5,6 @@
 //
 //	api_test.go      the rows, and those of requests and watches
 //	bulk_test.go     large answers
+//	policies_test.go requests beside AccessPolicies
 //	figures_test.go  target figures, and the table
 package api

@@ -18,10 +18,11 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Resources of the hub that fleet views are made of.
+// Resources of the hub that fleet views are made of, and policies on them and on clusters.
 var (
-	FleetViews  = schema.GroupVersionResource{Group: "proxy.open-cluster-management.io", Version: "v1alpha1", Resource: "fleetviews"}
-	ClusterSets = schema.GroupVersionResource{Group: "cluster.open-cluster-management.io", Version: "v1beta2", Resource: "managedclustersets"}
+	FleetViews     = schema.GroupVersionResource{Group: "proxy.open-cluster-management.io", Version: "v1alpha1", Resource: "fleetviews"}
+	AccessPolicies = FleetViews.GroupVersion().WithResource("accesspolicies")
+	ClusterSets    = schema.GroupVersionResource{Group: "cluster.open-cluster-management.io", Version: "v1beta2", Resource: "managedclustersets"}
 )
 
 // ViewEndpoints are the ways to a fleet view: the proxy API, and the hub's own
