@@ -6,7 +6,7 @@
 // The attackers are: the agent of a managed cluster that wants to be another one,
 // or to get something from the hub; a requester of certificates; users of the hub
 // who want to be somebody else, or to get where they may not, by how they write a
-// request, through a fleet view or by a pass; users and agents that go on after
+// request, through a fleet view, by a pass or around a policy; users and agents that go on after
 // what they live on was taken away; and the addon's own service accounts. They have
 // real credentials: those of the lab, and what the lab's CAs sign for them.
 //

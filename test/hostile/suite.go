@@ -41,6 +41,7 @@ func Run(t *testing.T, installed *suite.Suite, binary string) {
 	t.Run("Ways", s.testWays)
 	t.Run("ViewerExec", s.testViewerExec)
 	t.Run("Passes", s.testPasses)
+	t.Run("Policies", s.testPolicies)
 	t.Run("ViewSecrecy", s.testViewSecrecy)
 	t.Run("Revocation", s.testRevocation)
 	t.Run("ServiceAccounts", s.testServiceAccounts)
