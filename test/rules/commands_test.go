@@ -52,7 +52,7 @@ func TestCommands(t *testing.T) {
 	if err := json.Unmarshal([]byte(read(t, "charts/cluster-proxy/values.schema.json")), &values); err != nil {
 		t.Fatal(err)
 	}
-	roles := []string{"view", "edit", "admin", "cluster-admin"}
+	roles := []string{"view", "edit", "admin", "cluster-admin", "multikueue-sa-role"} // the last one is Kueue's
 	templates, err := filepath.Glob(filepath.Join(root(t), "charts/cluster-proxy/templates/*.yaml"))
 	if err != nil {
 		t.Fatal(err)
