@@ -216,6 +216,7 @@ func TestClusterIsBack(t *testing.T) {
 		rights := newRights(clusters, func(string) string { return "uid-a" }, 0, s)
 		f, stop := follow(t, s)
 		defer stop()
+		agents.next(t)
 		s.followed.Store(f.cluster, &f.progress)
 		as, err := newCaller(jane)
 		if err != nil {
