@@ -33,7 +33,7 @@ test: test-unit test-lab ## Run the tests of every day, which need Go only: pack
 test-unit: ## Run the tests that take seconds
 	@# Tests build commands and examples. With empty caches that takes longer than go test lets a package take, when several do it at once.
 	go build ./cmd/... ./examples/...
-	$(SKIP_LONG) go test $(RACE) $(TESTFLAGS) $(UNIT_TESTS)
+	$(SKIP_LONG) go test $(RACE) -timeout=20m $(TESTFLAGS) $(UNIT_TESTS)
 
 # How often test-stress runs each test.
 STRESS ?= 10
@@ -63,7 +63,7 @@ test-all: test-all-unit test-agents test-all-lab ## Run what test and test-long 
 .PHONY: test-all-unit
 test-all-unit:
 	go build ./cmd/... ./examples/...
-	go test $(RACE) $(TESTFLAGS) $(UNIT_TESTS)
+	go test $(RACE) -timeout=20m $(TESTFLAGS) $(UNIT_TESTS)
 
 .PHONY: test-all-lab
 test-all-lab:
