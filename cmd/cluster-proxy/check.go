@@ -43,11 +43,7 @@ func newCheckCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			clusters, err := await(ctx, waiting, list)
-			if err != nil {
-				return err
-			}
-			return check(ctx, cmd.OutOrStdout(), dialer, clusters)
+			return checkUntil(ctx, waiting, list, func(clusters []string) error { return check(ctx, cmd.OutOrStdout(), dialer, clusters) })
 		},
 	}
 	fs := cmd.Flags()
@@ -56,7 +52,7 @@ func newCheckCommand() *cobra.Command {
 	fs.StringVar(&cert, "proxy-cert", "", "file with the client certificate")
 	fs.StringVar(&key, "proxy-key", "", "file with its key")
 	fs.DurationVar(&timeout, "timeout", time.Minute, "how long all of it may take, apart from the time that is waited")
-	fs.DurationVar(&waiting, "wait", 0, "how long to wait until the addon is Available on each of its clusters, and on one at least; after that those are dialed where it is")
+	fs.DurationVar(&waiting, "wait", 0, "how long to wait until the addon is Available on each of its clusters, and on one at least, and they can be dialed; after that those are dialed where it is")
 	return cmd
 }
 
@@ -90,6 +86,26 @@ func newList() (func(context.Context) (addons, error), error) {
 		}
 		return found, nil
 	}, nil
+}
+
+// checkUntil dials the clusters, and until the time is over again if that fails: agents may be Available before the Services of a
+// new installation lead to its proxy servers. Without a time it dials once.
+func checkUntil(ctx context.Context, most time.Duration, list func(context.Context) (addons, error), check func(clusters []string) error) error {
+	end := time.Now().Add(most)
+	for {
+		clusters, err := await(ctx, time.Until(end), list)
+		if err == nil {
+			err = check(clusters)
+		}
+		if err == nil || !time.Now().Before(end) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(listInterval):
+		}
+	}
 }
 
 // listInterval is how often the clusters are listed while they are waited for.

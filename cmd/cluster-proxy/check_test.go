@@ -85,3 +85,35 @@ func TestCheckWaits(t *testing.T) {
 		})
 	}
 }
+
+// TestCheckUntil has dials fail for some seconds after the clusters are Available.
+func TestCheckUntil(t *testing.T) {
+	refused := errors.New("connection refused")
+	for name, c := range map[string]struct {
+		most, fails, after time.Duration
+		want               error
+	}{
+		"at once":        {most: time.Minute},
+		"later":          {most: time.Minute, fails: 5 * time.Second, after: 5 * time.Second},
+		"not in time":    {most: 10 * time.Second, fails: time.Hour, after: 10 * time.Second, want: refused},
+		"without a time": {fails: time.Second, want: refused},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				err := checkUntil(t.Context(), c.most, func(context.Context) (addons, error) { return addons{available: []string{"a"}}, nil }, func(clusters []string) error {
+					if !slices.Equal(clusters, []string{"a"}) {
+						t.Errorf("got %v", clusters)
+					}
+					if time.Since(began) < c.fails {
+						return refused
+					}
+					return nil
+				})
+				if !errors.Is(err, c.want) || time.Since(began) != c.after {
+					t.Errorf("got %v after %s, want %v after %s", err, time.Since(began), c.want, c.after)
+				}
+			})
+		})
+	}
+}
