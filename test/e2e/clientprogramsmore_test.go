@@ -103,7 +103,8 @@ var k9sSteps = []kubectlStep{
 	inTerminal("k9s -n default -c pods", []string{"Logs(default/web-", "has been up"}, "web-", "l"),
 	inTerminal("k9s -n default -c pods", []string{"Describe(default/web-", "Service Account"}, "web-", "d"),
 	inTerminal("k9s -n default -c pods", []string{"YAML(default/web-", "apiVersion: v1"}, "web-", "y"),
-	inTerminal("k9s -n default -c pods", []string{"tty 40 160"}, "web-", "s", "#", "echo tty $(stty size)\r", "# echo tty", ""),
+	inTerminal("k9s -n default -c pods", []string{"tty 40 160"}, "web-", "s", "#", "echo tty $(stty size)\r", "# echo tty", "").
+		except("it names the pod as the view lists it, and a view connects only if the name has the cluster: use names Qualified, or the cluster's context", onFleet),
 	inTerminal("k9s -n default -c deployments", []string{"pods(default/", "web-"}, "web", "\r"),
 	inTerminal("k9s -n default -c pods", []string{"Pulses(default)"}, "web-", ":pulses\r"),
 	inTerminal("k9s -n default -c pods", []string{"Xray-Deployments(default)"}, "web-", ":xray deploy\r"),
