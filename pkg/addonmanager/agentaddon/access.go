@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 
 	"open-cluster-management.io/cluster-proxy/pkg/identity"
 )
@@ -33,7 +33,7 @@ func ParseAccess(text string) (Access, error) {
 	if err := decoder.Decode(&a); err != nil {
 		return Access{}, err
 	}
-	if problems := path.IsValidPathSegmentName(a.ClusterRole); a.ClusterRole == "" || len(problems) > 0 {
+	if problems := content.IsPathSegmentName(a.ClusterRole); a.ClusterRole == "" || len(problems) > 0 {
 		return Access{}, fmt.Errorf("%q is not the name of a ClusterRole", a.ClusterRole)
 	}
 	for _, name := range slices.Concat(a.Users, a.Groups) {
