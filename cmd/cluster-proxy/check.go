@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -88,42 +89,27 @@ func newList() (func(context.Context) (addons, error), error) {
 	}, nil
 }
 
-// checkUntil dials the clusters, and until the time is over again if that fails: agents may be Available before the Services of a
-// new installation lead to its proxy servers. Without a time it dials once.
-func checkUntil(ctx context.Context, most time.Duration, list func(context.Context) (addons, error), check func(clusters []string) error) error {
-	end := time.Now().Add(most)
-	for {
-		clusters, err := await(ctx, time.Until(end), list)
-		if err == nil {
-			err = check(clusters)
-		}
-		if err == nil || !time.Now().Before(end) {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return err
-		case <-time.After(listInterval):
-		}
-	}
-}
-
 // listInterval is how often the clusters are listed while they are waited for.
 const listInterval = time.Second
 
-// await returns the clusters where the addon is Available once it is on all of its clusters, or when
-// the time is over. Without a time it lists once. Until then no error counts: in a new installation the
-// hub may not yet know the right to list.
-func await(ctx context.Context, most time.Duration, list func(context.Context) (addons, error)) ([]string, error) {
+// checkUntil dials the clusters where the addon is Available: once it is on all of its clusters, or when the time is over, and
+// until then again if that fails. Agents may be Available before the Services of a new installation lead to its proxy servers, and
+// the hub may not yet know the right to list. Without a time it lists and dials once.
+func checkUntil(ctx context.Context, most time.Duration, list func(context.Context) (addons, error), check func(clusters []string) error) error {
 	end := time.Now().Add(most)
 	for {
 		found, err := list(ctx)
-		if err == nil && found.others == 0 && len(found.available) > 0 || !time.Now().Before(end) {
-			return found.available, err
+		isOver := !time.Now().Before(end)
+		isReady := err == nil && (isOver || found.others == 0 && len(found.available) > 0)
+		if isReady {
+			err = check(found.available)
+		}
+		if isOver || isReady && err == nil {
+			return err
 		}
 		select {
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return cmp.Or(err, ctx.Err())
 		case <-time.After(listInterval):
 		}
 	}

@@ -71,12 +71,16 @@ func TestCheckWaits(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				began := time.Now()
-				got, err := await(t.Context(), c.most, func(context.Context) (addons, error) {
+				var got []string
+				err := checkUntil(t.Context(), c.most, func(context.Context) (addons, error) {
 					answer := c.answers[min(int(time.Since(began)/time.Second), len(c.answers)-1)]
 					if err, ok := answer.(error); ok {
 						return addons{}, err
 					}
 					return answer.(addons), nil
+				}, func(clusters []string) error {
+					got = clusters
+					return nil
 				})
 				if (err != nil) != c.wantFail || !slices.Equal(got, c.want) || time.Since(began) != c.after {
 					t.Errorf("got %v and %v after %s, want %v after %s", got, err, time.Since(began), c.want, c.after)
