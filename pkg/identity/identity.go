@@ -93,6 +93,12 @@ func OnManagedCluster(name string) string {
 	return name
 }
 
+// IsReserved reports whether a name means something to a cluster's own control plane. Kubernetes reserves system:, and kubeadm
+// binds names of its own on every cluster that it makes, kubeadm:cluster-admins to cluster-admin.
+func IsReserved(name string) bool {
+	return strings.HasPrefix(name, "system:") || strings.HasPrefix(name, "kubeadm:")
+}
+
 // PassAccount is the name of a pass's service account in PassNamespace. The beginning of the
 // Pass's UID is part of it, so that what was bound to an earlier pass of the same name, and may
 // be on a managed cluster still, means nothing to this one. The chart's policy

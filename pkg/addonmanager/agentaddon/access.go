@@ -40,7 +40,7 @@ func ParseAccess(text string) (Access, error) {
 		if name == "" {
 			return Access{}, errors.New("a user or group has no name")
 		}
-		if strings.HasPrefix(identity.OnManagedCluster(name), "system:") || strings.HasPrefix(name, "kubeadm:") || strings.HasPrefix(name, identity.HubUserPrefix) {
+		if identity.IsReserved(identity.OnManagedCluster(name)) || strings.HasPrefix(name, identity.HubUserPrefix) {
 			return Access{}, fmt.Errorf("%q means something else on a managed cluster: name users and groups that are the hub's own, or its service accounts", name)
 		}
 	}

@@ -89,13 +89,9 @@ func checkOwn(u user.Info) error {
 	return nil
 }
 
-// reserved reports whether a name means something to a cluster's own control plane.
-// Kubernetes reserves system:, of which only system:authenticated is harmless, since it
-// is true of every user. kubeadm binds names of its own on every cluster that it makes,
-// kubeadm:cluster-admins to cluster-admin.
-func reserved(name string) bool {
-	return strings.HasPrefix(name, "system:") && name != user.AllAuthenticated || strings.HasPrefix(name, "kubeadm:")
-}
+// reserved reports whether a name means something to a cluster's own control plane. system:authenticated is harmless, since it
+// is true of every user.
+func reserved(name string) bool { return identity.IsReserved(name) && name != user.AllAuthenticated }
 
 // themselves returns the user that the agent impersonates on the hub's own cluster: the
 // same one. No name means something else there, so none is changed, refused or left
