@@ -3,7 +3,6 @@ package fleetindex
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"sync"
 )
 
@@ -69,7 +68,10 @@ func (b *batches) runTogether(batch []*waitingWrite) bool {
 	}
 	err := inTransaction(context.Background(), b.db, &sqlite, func(tx *transaction) error {
 		for _, w := range batch {
-			if err := errors.Join(w.ctx.Err(), w.run(tx)); err != nil {
+			if err := w.ctx.Err(); err != nil {
+				return err
+			}
+			if err := w.run(tx); err != nil {
 				return err
 			}
 		}

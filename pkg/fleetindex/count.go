@@ -68,9 +68,18 @@ type counter struct {
 // read counts the rows of a run.
 func (c *counter) read(ctx context.Context, r run) error {
 	var columns []string
+	var into []any
+	values := make([]string, len(c.by)) // those of the keys that have columns
 	for _, key := range c.by {
-		if column, ok := countedColumns[key]; ok {
-			columns = append(columns, column)
+		column, ok := countedColumns[key]
+		if !ok {
+			continue
+		}
+		value := &values[len(columns)]
+		if columns = append(columns, column); key == query.Namespace {
+			into = append(into, (*namespace)(value))
+		} else {
+			into = append(into, value)
 		}
 	}
 	tables, id := c.tables()
@@ -88,11 +97,6 @@ func (c *counter) read(ctx context.Context, r run) error {
 	columns = append(columns, feed)
 	list := strings.Join(columns, ", ")
 	var n, of int64
-	values := make([]string, len(columns)-1)
-	into := []any{}
-	for i := range values {
-		into = append(into, &values[i])
-	}
 	return c.store.each(ctx, `SELECT `+list+`, count(*) FROM `+tables+` WHERE `+conditions.sql.String()+` GROUP BY `+list, conditions.args, append(into, &of, &n), func() error {
 		if p := c.places[of]; p != nil {
 			c.add(p, values, n)
@@ -111,9 +115,7 @@ func (c *counter) add(p *place, values []string, n int64) {
 		case query.Kind:
 			all[i] = p.definition.Kind
 		default:
-			if all[i], values = values[0], values[1:]; key == query.Namespace {
-				all[i] = strings.TrimSuffix(all[i], "/")
-			}
+			all[i], values = values[0], values[1:]
 		}
 	}
 	group := strings.Join(all, "\x00")
@@ -132,9 +134,8 @@ func (c *counter) result(limit int) *Counts {
 	slices.SortFunc(counts.Groups, func(a, b Count) int {
 		return cmp.Or(-cmp.Compare(a.N, b.N), slices.Compare(a.Values, b.Values))
 	})
-	if counts.Left = len(counts.Groups) - limit; counts.Left > 0 {
-		counts.Groups = counts.Groups[:limit]
+	if len(counts.Groups) > limit {
+		counts.Left, counts.Groups = len(counts.Groups)-limit, counts.Groups[:limit]
 	}
-	counts.Left = max(0, counts.Left)
 	return counts
 }
