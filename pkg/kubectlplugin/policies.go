@@ -99,7 +99,7 @@ func policyTable(p *cli.Factory, found []v1alpha1.AccessPolicy, wide bool) error
 	t.AddWide("Rules", "Age")
 	for i := range found {
 		policy, compiled := &found[i], "<unknown>"
-		if c := compiledOf(policy); c != nil {
+		if c := meta.FindStatusCondition(policy.Status.Conditions, v1alpha1.ConditionTypeAccessPolicyCompiled); c != nil {
 			compiled = string(c.Status)
 		}
 		var subjects, rules []string
@@ -136,14 +136,7 @@ func clustersOf(clusters *v1alpha1.FleetViewClusters) string {
 	return cmp.Or(strings.Join(terms, ","), "<all>")
 }
 
-func compiledOf(policy *v1alpha1.AccessPolicy) *metav1.Condition {
-	return meta.FindStatusCondition(policy.Status.Conditions, v1alpha1.ConditionTypeAccessPolicyCompiled)
-}
-
 // notCompiled is what the hub says is wrong with a policy.
 func notCompiled(policy *v1alpha1.AccessPolicy) string {
-	if c := compiledOf(policy); c != nil && c.Status == metav1.ConditionFalse {
-		return cmp.Or(c.Message, c.Reason, "no reason is given")
-	}
-	return ""
+	return whyFalse(policy.Status.Conditions, v1alpha1.ConditionTypeAccessPolicyCompiled)
 }

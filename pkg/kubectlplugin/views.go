@@ -78,7 +78,12 @@ func showViews(ctx context.Context, p *cli.Factory, names []string, output strin
 
 // invalid is what the hub says is wrong with a view.
 func invalid(view *v1alpha1.FleetView) string {
-	if c := meta.FindStatusCondition(view.Status.Conditions, v1alpha1.ConditionTypeFleetViewValid); c != nil && c.Status == metav1.ConditionFalse {
+	return whyFalse(view.Status.Conditions, v1alpha1.ConditionTypeFleetViewValid)
+}
+
+// whyFalse is what a condition says that is False; nothing of another one.
+func whyFalse(conditions []metav1.Condition, kind string) string {
+	if c := meta.FindStatusCondition(conditions, kind); c != nil && c.Status == metav1.ConditionFalse {
 		return cmp.Or(c.Message, c.Reason, "no reason is given")
 	}
 	return ""
