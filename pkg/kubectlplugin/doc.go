@@ -15,8 +15,8 @@
 // # Files
 //
 //	command.go     Run, and the commands below their headings
-//	views.go       views: FleetViews, their clusters, and what the fleet index has of them
 //	policies.go    policies: AccessPolicies, and which of them do not compile
+//	views.go       views: FleetViews, their clusters, and what the fleet index has of them
 //	search.go      search: objects of all clusters, in the fleet index
 //	services.go    services: what is exposed, and by which URL
 //	whoami.go      whoami: who the user is on a cluster
